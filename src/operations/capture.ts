@@ -1,5 +1,5 @@
 import type { Checkpoint, CheckpointManifest } from "../api/kinds/checkpoint.ts";
-import { checkpointState } from "../api/state/checkpoint.ts";
+import { checkpointState, isPreparing } from "../api/state/checkpoint.ts";
 import { RametError } from "../base/errors.ts";
 import { describeState, failureOf } from "../kube/reported-state.ts";
 import { objectOf, type Objects, type Settled, type Wait, type Watched } from "./objects.ts";
@@ -19,19 +19,34 @@ export async function capture(objects: Objects, manifest: CheckpointManifest, wa
   }
 }
 
-/** Waits until a checkpoint has succeeded or failed. @throws RametError `Timeout` or `Canceled` */
-export function untilCaptured(
+/**
+ * Waits until a checkpoint has succeeded or failed. While the cluster prepares what captures volumes, the time limit does not run.
+ * @throws RametError `Timeout` or `Canceled`
+ */
+export async function untilCaptured(
   { checkpoints }: { checkpoints: Watched<Checkpoint> },
   created: Checkpoint,
   wait: Wait,
 ): Promise<Settled<Checkpoint>> {
   const { name } = created.metadata;
-  return checkpoints.follow(created, {
-    what: `the checkpoint ${name}`,
-    until: (checkpoint) => settledCheckpoint(name, checkpoint),
-    describe: describeState,
-    ...wait,
-  });
+  for (let limit = wait.timeoutMilliseconds, latest = created; ;) {
+    let seen = 0;
+    let prepared = 0;
+    const until = (checkpoint: Checkpoint | undefined, waited: number) => {
+      if (isPreparing(latest)) prepared += waited - seen;
+      seen = waited;
+      latest = checkpoint ?? latest;
+      return settledCheckpoint(name, checkpoint);
+    };
+    try {
+      const following = { what: `the checkpoint ${name}`, until, describe: describeState };
+      return await checkpoints.follow(latest, { ...following, ...wait, timeoutMilliseconds: limit });
+    } catch (error) {
+      if (isPreparing(latest)) prepared += limit - seen;
+      if (RametError.from(error).code !== "Timeout" || prepared <= 0) throw error;
+      limit = prepared;
+    }
+  }
 }
 
 /**

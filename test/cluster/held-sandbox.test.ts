@@ -1,6 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
+import { type Preparation, preparationAnnotation } from "../../src/kube/volumes/preparation.ts";
+import { volumeResources } from "../../src/kube/volumes/volumes.ts";
+import { driverName } from "../../src/local/csi/protocol.ts";
 import { sandboxWithVolume } from "../setup/sandbox-with-volume.ts";
 import { volumesWorld } from "./volumes-world.ts";
 
@@ -21,6 +24,8 @@ async function isCounting(): Promise<boolean> {
   await sleep(300);
   return (await world.readVolume("data-a", "count")) !== before;
 }
+
+const annotationOf = (preparation: Preparation) => ({ [preparationAnnotation]: JSON.stringify(preparation) });
 
 const phase = async (name: string) => (await world.checkpoints.get({ namespace, name })).status;
 
@@ -50,6 +55,29 @@ it("resumes a sandbox by itself if the driver hangs and the controller is killed
   expect(await isCounting()).toBe(true);
 });
 
+it("does not hold a sandbox while the programs of snapshots are prepared, and reports that", async () => {
+  const prepare = (preparation: Preparation) =>
+    world.client
+      .resource(volumeResources.drivers)
+      .mergePatch({ name: driverName }, { metadata: { annotations: annotationOf(preparation) } });
+  const since = new Date().toISOString();
+  await prepare({ since });
+  await world.create("Checkpoint", "prepared", { sandboxName: "a", ...whole, requireAtomic: true });
+  await expect
+    .poll(() => phase("prepared"), { timeout: 20_000 })
+    .toMatchObject({
+      phase: "Pending",
+      conditions: [{ type: "Ready", reason: "Preparing" }],
+    });
+  expect((await world.ramet("explain", "checkpoint/prepared")).stdout).toContain("ramet local status");
+  await sleep(5_000);
+  expect(await isCounting()).toBe(true);
+  expect(await phase("prepared")).toMatchObject({ phase: "Pending" });
+  await prepare({ since, until: new Date().toISOString() });
+  await expect.poll(async () => (await phase("prepared"))?.completionTime, { timeout: 120_000 }).toBeDefined();
+  expect(await phase("prepared")).toMatchObject({ phase: "Succeeded", ramet: { consistency: "atomic" } });
+});
+
 it("fails a checkpoint that must be atomic if the driver takes too long, and leaves the sandbox running", async () => {
   const driver = world.pid("csi-driver");
   process.kill(driver, "SIGSTOP");
@@ -63,7 +91,7 @@ it("fails a checkpoint that must be atomic if the driver takes too long, and lea
   } finally {
     process.kill(driver, "SIGCONT");
   }
-  await world.ramet("checkpoint", "rm", "late", "held", "first");
+  await world.ramet("checkpoint", "rm", "late", "held", "first", "prepared");
   await expect
     .poll(async () => (await snapshotsIn(world.client).list({ namespace })).items, { timeout: 60_000 })
     .toEqual([]);

@@ -1,4 +1,5 @@
 import type { Checkpoint } from "../kinds/checkpoint.ts";
+import type { Condition } from "../schema/metadata.ts";
 import { annotations, labels } from "../names/labels.ts";
 
 /**
@@ -40,6 +41,20 @@ export function hasFailed(checkpoint: CheckpointStatusOf): boolean {
 
 export function isPauseCheckpoint({ metadata }: Pick<Checkpoint, "metadata">): boolean {
   return metadata.labels?.[labels.purpose] === "pause";
+}
+
+/** Why a capture has not begun: others come first or its sandbox is not ready; or its cluster prepares what captures volumes. */
+export type PendingReason = "Waiting" | "Preparing" | "PreparationFailed";
+
+/** The condition that says why its capture has not begun, with a {@link PendingReason}. */
+export function whyPending({ status }: Pick<Checkpoint, "status">): Condition | undefined {
+  if (status?.phase !== "Pending") return undefined;
+  return status.conditions?.find((condition) => condition.type === "Ready" && condition.status === "False");
+}
+
+/** Whether it waits for its cluster, which is no part of the time that its user has set for it. */
+export function isPreparing(checkpoint: Pick<Checkpoint, "status">): boolean {
+  return whyPending(checkpoint)?.reason === ("Preparing" satisfies PendingReason);
 }
 
 /** Whether its capture has begun. It then runs to its end, even if the Checkpoint is deleted. */

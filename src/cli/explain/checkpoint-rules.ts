@@ -1,6 +1,8 @@
 import { type Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
-import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
+import { hasFailed, isCloneable, type PendingReason, whyPending } from "../../api/state/checkpoint.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
 import { findCondition } from "../../kube/conditions.ts";
+import { preparationRemedy } from "../../kube/volumes/preparation.ts";
 import { unprocessed } from "./controller-rules.ts";
 import { foreignFinalizers } from "./end-rules.ts";
 import {
@@ -136,6 +138,8 @@ function underWay({ checkpoint, source, now }: CheckpointFacts): Found {
       ...foundIn(source),
     };
   }
+  const pending = whyPending(checkpoint);
+  if (pending !== undefined) return notBegun(pending);
   const isLate = secondsSince(since, now) > 120;
   return {
     state: isLate ? "stuck" : "waiting",
@@ -144,6 +148,24 @@ function underWay({ checkpoint, source, now }: CheckpointFacts): Found {
     since,
     retry,
     action: isLate ? `Read the log of its source: kubectl logs ${name} -n ${metadata.namespace}` : nothingToDo,
+  };
+}
+
+/** The controllers say why a capture waits. Only what the cluster cannot prepare needs an action. */
+function notBegun({ message, reason, lastTransitionTime: since }: Condition): Found {
+  const hasFailed = reason === ("PreparationFailed" satisfies PendingReason);
+  const isPreparation = hasFailed || reason === ("Preparing" satisfies PendingReason);
+  return {
+    state: hasFailed ? "stuck" : "waiting",
+    cause: message,
+    reason,
+    since,
+    retry: hasFailed ? "The preparation is repeated every few minutes" : "The capture begins when that is over",
+    action: hasFailed
+      ? preparationRemedy
+      : isPreparation
+        ? "Follow the progress with: ramet local status"
+        : nothingToDo,
   };
 }
 

@@ -77,6 +77,20 @@ describe("a checkpoint", () => {
     });
   });
 
+  it.each([
+    ["Waiting", "waiting", "Nothing needs to be done"],
+    ["Preparing", "waiting", "ramet local status"],
+    ["PreparationFailed", "stuck", "Install Go"],
+  ])("has not begun: %s", (reason, state, action) => {
+    const pending = condition("Ready", "False", reason, "It is captured when b has finished");
+    expect(explain({ phase: "Pending", conditions: [pending] })).toMatchObject({
+      state,
+      reason,
+      cause: pending.message,
+      action: containing(action),
+    });
+  });
+
   it("lacks the data of volumes", () => {
     const conditions = [
       condition("VolumesCaptured", "False", "NotSupported", "The data of data is not in the checkpoint"),

@@ -1,4 +1,4 @@
-import { preparationOf } from "../../kube/volumes/preparation.ts";
+import { preparationOf, preparationRemedy, preparedPrograms } from "../../kube/volumes/preparation.ts";
 import type { Found } from "./explanation.ts";
 import { secondsSince, valueOf } from "./facts.ts";
 import type { VolumeSnapshotFacts } from "./volume-facts.ts";
@@ -9,7 +9,7 @@ export function preparing({ driver, now }: Pick<VolumeSnapshotFacts, "driver" | 
   const preparation = metadata && preparationOf(metadata);
   if (preparation === undefined || preparation.until !== undefined) return undefined;
   const { since, failure } = preparation;
-  const what = "The local cluster prepares the snapshot-controller and csi-snapshotter, which it builds once";
+  const what = `The local cluster prepares ${preparedPrograms}`;
   if (failure === undefined)
     return {
       state: "waiting",
@@ -22,6 +22,6 @@ export function preparing({ driver, now }: Pick<VolumeSnapshotFacts, "driver" | 
     reason: "PreparationFailed",
     cause: `${what}, and the last attempt failed: ${failure}`,
     retry: "The preparation is repeated every few minutes",
-    action: "Install Go 1.26 or newer, or connect this machine to the internet; see the state with: ramet local status",
+    action: preparationRemedy,
   };
 }

@@ -5,6 +5,7 @@ import { type ControllerWatch, type ReconcileResult, watching } from "../../kube
 import { keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
+import { preparationReader } from "../../kube/volumes/preparation.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
 import { hasBegun, isUnfinished } from "../../api/state/checkpoint.ts";
 import { applyAction, forget } from "./apply.ts";
@@ -65,6 +66,7 @@ export function checkpointController(parts: ControllerParts): Controller {
     ownWrites: new OwnWrites(informers.checkpoints),
     captures: new Captures({ clock, random, enqueue: requeues.enqueue }),
     usage: new CheckpointUsage(parts.cache, parts.quotas),
+    readPreparation: preparationReader(parts.client),
   };
   const stop = informers.checkpoints.store.subscribe(({ type, object }) => {
     if (type === "deleted") forget(object, dependencies);

@@ -39,11 +39,24 @@ export async function gather(
     spec,
     source,
     earlierCapture: earlierCaptureOf(checkpoint, source, dependencies),
+    preparation: await preparationFor(checkpoint, { spec, source, capture }, dependencies),
     capture,
     ...outsideOf(checkpoint, { source, capture }, dependencies),
     finding: dataFindings.of(checkpoint),
     now: clock.now(),
   };
+}
+
+/** The snapshots of volumes need programs that a local cluster prepares. */
+async function preparationFor(
+  checkpoint: Checkpoint,
+  { spec, source, capture }: Pick<CheckpointState, "spec" | "source" | "capture">,
+  { cache, readPreparation }: CheckpointDependencies,
+): Promise<CheckpointState["preparation"]> {
+  if (!isUnfinished(checkpoint) || capture !== undefined || "problem" in spec || spec.volumes === "none")
+    return undefined;
+  const claims = "dataId" in source ? source.sandbox?.claims : volumesOfSource(checkpoint, source, cache);
+  return claims === undefined || claims.length === 0 ? undefined : readPreparation();
 }
 
 /** The Secrets that the data may hold, and the volumes that it lacks. Only the status of a finished capture lists them. */

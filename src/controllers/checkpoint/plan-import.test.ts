@@ -36,6 +36,7 @@ function stateOf({ isDeleted = false, ...rest }: Partial<CheckpointState> & { is
     },
     source: { volumeImport },
     earlierCapture: undefined,
+    preparation: undefined,
     capture: undefined,
     secrets: [],
     volumes: [],

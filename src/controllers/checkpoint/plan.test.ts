@@ -45,6 +45,8 @@ const earlierCapture = Checkpoint.parse({
   spec: { podName: "a" },
 });
 
+const preparing = { since: "2029-12-31T23:50:00Z" };
+
 const checkpoints = fc
   .record({
     phase: fc.constantFrom<CheckpointPhase | undefined>(
@@ -91,6 +93,7 @@ const states: fc.Arbitrary<CheckpointState> = fc.record({
   ),
   source: fc.constantFrom<Source>(source, { problem: error }, { problem: lost, hasEnded: true }),
   earlierCapture: fc.constantFrom(undefined, earlierCapture),
+  preparation: fc.constantFrom(undefined, preparing),
   capture: fc.constantFrom<CheckpointState["capture"]>(
     undefined,
     { state: "running", failures: 0 },
@@ -126,7 +129,7 @@ describe("planCheckpoint", () => {
     holds((state) => {
       if (!doing(state).includes("startCapture")) return;
       expect(state.source).toBe(source);
-      expect([state.earlierCapture, state.capture]).toEqual([undefined, undefined]);
+      expect([state.earlierCapture, state.preparation, state.capture]).toEqual([undefined, undefined, undefined]);
       expect("problem" in state.spec).toBe(false);
       expect(isFinal(state.checkpoint.status?.phase)).toBe(false);
     });
@@ -286,6 +289,52 @@ describe("planCheckpoint", () => {
     });
   });
 
+  describe("while a local cluster prepares the programs of snapshots", () => {
+    const minutesAgo = (minutes: number) => new Date(now.getTime() - minutes * 60_000).toISOString();
+    const planned = (preparation: CheckpointState["preparation"], age = 0) => {
+      const ready = states.filter(({ spec }) => !("problem" in spec));
+      const checkpoint = Checkpoint.parse({
+        apiVersion,
+        kind: "Checkpoint",
+        metadata: meta("c", { creationTimestamp: minutesAgo(age) }),
+        spec: { podName: "a" },
+      });
+      const none = { capture: undefined, earlierCapture: undefined };
+      return planCheckpoint({ ...fc.sample(ready, 1)[0]!, ...none, checkpoint, source, quota: {}, preparation });
+    };
+
+    it("waits before the sandbox is touched, and reports what for", () => {
+      const { actions, status, requeueAfterMilliseconds } = planned({ since: minutesAgo(18) });
+      expect(actions).toEqual([]);
+      expect(status?.phase).toBe("Pending");
+      const message = expect.stringMatching(/prepared the snapshot-controller.*not part of its time limits/) as string;
+      expect(status?.conditions).toMatchObject([{ type: "Ready", status: "False", reason: "Preparing", message }]);
+      expect(requeueAfterMilliseconds).toBeLessThanOrEqual(5_000);
+    });
+
+    it("reports a failed attempt, and fails when none has succeeded for 10 minutes", () => {
+      const failing = { since: minutesAgo(18), failure: "Go is not installed" };
+      expect(planned(failing, 1).status).toMatchObject({
+        phase: "Pending",
+        conditions: [
+          { reason: "PreparationFailed", message: expect.stringContaining("Go is not installed") as string },
+        ],
+      });
+      expect(planned(failing, 11).status).toMatchObject({
+        phase: "Failed",
+        message: expect.stringMatching(/Go is not installed.*VolumeNotCaptured/s) as string,
+      });
+    });
+
+    it.each([
+      ["when it has ended", { since: minutesAgo(18), until: now.toISOString() }],
+      ["when its end was not reported for an hour", { since: minutesAgo(61) }],
+      ["without one", undefined],
+    ])("begins %s", (_, preparation) => {
+      expect(planned(preparation).actions).toMatchObject([{ do: "startCapture" }]);
+    });
+  });
+
   describe("of a checkpoint that waits for its turn", () => {
     const unready = new RametError("SandboxNotReady", "The checkpoint was not taken: the sandbox a is not Ready");
     const isTemporary = true as const;
@@ -296,8 +345,8 @@ describe("planCheckpoint", () => {
     const readySpecs = states.filter(({ spec }) => !("problem" in spec));
     const phaseOf = (given: Partial<CheckpointState>) => {
       const [base] = fc.sample(readySpecs, 1);
-      return planCheckpoint({ ...base!, capture: undefined, quota: {}, earlierCapture: undefined, ...given }).status
-        ?.phase;
+      const none = { capture: undefined, earlierCapture: undefined, preparation: undefined };
+      return planCheckpoint({ ...base!, ...none, quota: {}, ...given }).status?.phase;
     };
 
     it.each([

@@ -3,9 +3,10 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
 import { isPauseCheckpoint, waitsTurn } from "../../api/state/checkpoint.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
+import { delaysCaptures, preparationRemedy, preparedPrograms } from "../../kube/volumes/preparation.ts";
 import { capturedPodUid } from "../cluster/pause-checkpoint.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
-import { failed, planData, succeeded, terminating, waiting, withIgnored } from "./status.ts";
+import { failed, pending, planData, succeeded, terminating, waiting, withIgnored } from "./status.ts";
 
 /** Plans the next actions for a checkpoint; a pure function. For the rules see docs/reference/controllers.md. */
 export function planCheckpoint(state: CheckpointState): CheckpointPlan {
@@ -42,12 +43,42 @@ function planStart(state: CheckpointState): CheckpointPlan {
     return "problem" in quota ? failed(state, quota.problem) : { actions: [{ do: "startImport", volumeImport }] };
   }
   if ("dataId" in source) {
-    return "problem" in quota ? failed(state, quota.problem) : { actions: [{ do: "shareStored", source, spec }] };
+    if ("problem" in quota) return failed(state, quota.problem);
+    return planPreparation(state) ?? { actions: [{ do: "shareStored", source, spec }] };
   }
   if ("problem" in source) return planUnavailable(state, source);
   if (earlierCapture !== undefined) return afterAnother(state, earlierCapture.metadata.name, spec.sandboxName);
   if ("problem" in quota) return failed(state, quota.problem);
-  return { actions: [{ do: "startCapture", source, spec, maxBytes: quota.maxBytes }] };
+  return planPreparation(state) ?? { actions: [{ do: "startCapture", source, spec, maxBytes: quota.maxBytes }] };
+}
+
+/** How often an unfinished preparation is read again. */
+const preparationMilliseconds = 2_000;
+
+/** A checkpoint waits this long while the preparation fails, which may succeed when it is repeated. */
+const failingMilliseconds = 600_000;
+
+/**
+ * A local cluster prepares the programs that capture volumes, for minutes. The capture begins after that: it pauses the sandbox, and
+ * has time limits.
+ */
+function planPreparation(state: CheckpointState): CheckpointPlan | undefined {
+  const { checkpoint, preparation, now } = state;
+  if (preparation === undefined || !delaysCaptures(preparation, now)) return undefined;
+  const { failure } = preparation;
+  const requeue = { requeueAfterMilliseconds: preparationMilliseconds };
+  const what = `It is captured when the local cluster has prepared ${preparedPrograms}`;
+  if (failure === undefined) {
+    const message = `${what}; that time is not part of its time limits. Follow the progress with: ramet local status`;
+    return { ...pending(state, "Preparing", message), ...requeue };
+  }
+  const waitedMilliseconds = now.getTime() - Date.parse(checkpoint.metadata.creationTimestamp);
+  if (waitedMilliseconds < failingMilliseconds) {
+    const message = `${what}; the last attempt failed, and is repeated: ${failure}. ${preparationRemedy}`;
+    return { ...pending(state, "PreparationFailed", message), ...requeue };
+  }
+  const why = `The checkpoint was not taken: the local cluster cannot prepare ${preparedPrograms}: ${failure}`;
+  return failed(state, new RametError("VolumeNotCaptured", why, { hint: preparationRemedy }));
 }
 
 /** Without a source, a checkpoint that waits for its turn waits while an earlier capture or a moment may explain that. */

@@ -10,6 +10,7 @@ import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
+import type { Preparation } from "../../kube/volumes/preparation.ts";
 import type { Attempt } from "../cluster/attempts.ts";
 import type { CellParts, ClusterParts, DataParts, ProcessParts } from "../cluster/controller-parts.ts";
 import type { DataFinding } from "../cluster/data-findings.ts";
@@ -24,6 +25,8 @@ export interface CheckpointState {
   source: Source;
   /** An unfinished checkpoint of the same Pod that comes first. */
   earlierCapture: Checkpoint | undefined;
+  /** What a local cluster prepares before it can capture volumes. Only read before such a capture. */
+  preparation: Preparation | undefined;
   /** The call that takes the checkpoint. */
   capture: Attempt<CheckpointRecord> | undefined;
   /** The Secrets whose values the checkpoint can contain, once it is captured. */
@@ -102,4 +105,5 @@ export interface CheckpointDependencies
   ownWrites: OwnWrites<Checkpoint>;
   captures: Captures;
   usage: CheckpointUsage;
+  readPreparation: () => Promise<Preparation | undefined>;
 }

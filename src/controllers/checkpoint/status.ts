@@ -2,6 +2,7 @@ import { findIgnored } from "../../api/fields/find-ignored.ts";
 import { type Checkpoint, type CheckpointStatus, dataAvailable, withinQuota } from "../../api/kinds/checkpoint.ts";
 import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
+import type { PendingReason } from "../../api/state/checkpoint.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { defined } from "../../base/defined.ts";
@@ -59,13 +60,15 @@ export function notReady(reason: "Creating" | "Terminating"): ConditionChange {
 }
 
 /** @param first the checkpoint of the sandbox that is captured before. @default none; the sandbox is not ready */
-export function waiting({ checkpoint, now }: CheckpointState, first?: string): CheckpointPlan {
+export function waiting(state: CheckpointState, first?: string): CheckpointPlan {
+  const after = first === undefined ? "the sandbox is Ready" : `${first} has finished`;
+  return pending(state, "Waiting", `It is captured when ${after}`);
+}
+
+/** Its capture has not begun. */
+export function pending({ checkpoint, now }: CheckpointState, reason: PendingReason, message: string): CheckpointPlan {
   const status = { ...checkpoint.status, phase: "Pending" as const };
-  const message = `It is captured when ${first === undefined ? "the sandbox is Ready" : `${first} has finished`}`;
-  return {
-    actions: [],
-    status: report(status, [{ type: "Ready", status: "False", reason: "Waiting", message }], { now }),
-  };
+  return { actions: [], status: report(status, [{ type: "Ready", status: "False", reason, message }], { now }) };
 }
 
 /** The capture is complete, and its data is in the store. */

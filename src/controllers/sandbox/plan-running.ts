@@ -6,7 +6,14 @@ import type { Problem } from "../../api/schema/problem.ts";
 import { problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { checkpointState, delaysPause, isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
+import {
+  checkpointState,
+  delaysPause,
+  isCloneable,
+  isPreparing,
+  isUnfinished,
+  whyPending,
+} from "../../api/state/checkpoint.ts";
 import { cellRuns, cellStartedAt, declaresReadiness, isEnded, unreadyMessage } from "../cluster/pod-facts.ts";
 import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
 import {
@@ -159,7 +166,9 @@ function planPausing(state: SandboxState): SandboxPlan {
   if (pauseCheckpoint === undefined || is === "deleting") return planPauseStart(state);
   const { name } = pauseCheckpoint.metadata;
   if (is === "unfinished") {
-    return stillRunning(state, "CheckpointCreating", `The checkpoint ${name} is being taken`);
+    const why = isPreparing(pauseCheckpoint) ? whyPending(pauseCheckpoint)?.message : undefined;
+    const progress = why === undefined ? "is being taken" : `has not begun. ${why}`;
+    return stillRunning(state, "CheckpointCreating", `The checkpoint ${name} ${progress}`);
   }
   if (is === "failed") {
     const why = pauseCheckpoint.status?.message ?? "no reason given";

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { RametError } from "../../base/errors.ts";
 import { parsedJson } from "../../base/tolerant-parse.ts";
 import { type ObjectMeta, parseObject } from "../object.ts";
 import { ResourceClient } from "../resource-client.ts";
@@ -22,11 +23,33 @@ export function preparationOf({ annotations }: Pick<ObjectMeta, "annotations">):
 }
 
 /** The preparation of this cluster, if it has one. A user who cannot read it has none. */
-export async function readPreparation(client: ApiCaller): Promise<Preparation | undefined> {
-  const drivers = new ResourceClient(client, volumeResources.drivers, parseObject);
-  const { items } = await drivers.list().catch(() => ({ items: [] }));
-  return items.map(({ metadata }) => preparationOf(metadata)).find((one) => one !== undefined);
+export function readPreparation(client: ApiCaller): Promise<Preparation | undefined> {
+  return preparationReader(client)();
 }
+
+/** As {@link readPreparation}, for many calls: after the API server has refused one, no other is made. */
+export function preparationReader(client: ApiCaller): () => Promise<Preparation | undefined> {
+  const drivers = new ResourceClient(client, volumeResources.drivers, parseObject);
+  let isForbidden = false;
+  return async () => {
+    if (isForbidden) return undefined;
+    const { items } = await drivers.list().catch((error: unknown) => {
+      isForbidden = RametError.from(error).code === "Forbidden";
+      return { items: [] };
+    });
+    return items.map(({ metadata }) => preparationOf(metadata)).find((one) => one !== undefined);
+  };
+}
+
+/** Whether a capture of volumes would wait for it. */
+export function delaysCaptures({ since, until }: Preparation, now: Date): boolean {
+  return until === undefined && now.getTime() - Date.parse(since) < longestPreparationMilliseconds;
+}
+
+/** For messages: what a local cluster prepares, and what helps if that fails. */
+export const preparedPrograms = "the snapshot-controller and csi-snapshotter, which it builds once";
+export const preparationRemedy =
+  "Install Go 1.26 or newer, or connect this machine to the internet; see the state with: ramet local status";
 
 /** A preparation whose end was never reported does not prolong a wait without limit. */
 const longestPreparationMilliseconds = 3_600_000;
