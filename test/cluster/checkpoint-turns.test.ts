@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { inPhase, reasonOf, RulesWorld } from "./rules-world.ts";
+import { inPhase, reasonOf, RulesWorld, template } from "./rules-world.ts";
 
 /** Tests the order of checkpoints and pauses of one sandbox on a real API server, with stand-in cells that a test can block. */
 const world = new RulesWorld();
@@ -63,6 +63,35 @@ it("pauses after the capture that has begun, before checkpoints that wait, which
     expect(ended.status?.message).toBeUndefined();
     expect(ended.status?.phase).toBe("Succeeded");
   }
+});
+
+it("waits with a checkpoint that waits for its turn until the sandbox has started, and not for a start that is refused", async () => {
+  await world.inNewNamespace();
+  world.node.ignored.add(world.at("a"));
+  await world.create("Sandbox", "a", { template });
+  await world.sandbox("a", inPhase("Pending"));
+  for (const name of ["c", "later"]) await world.create("Checkpoint", name, { sandboxName: "a" }, waitsTurn);
+  const { status } = await world.checkpoint("c", inPhase("Pending", "Failed"));
+  expect(status?.conditions).toMatchObject([{ type: "Ready", message: "It is captured when the sandbox is Ready" }]);
+  const { resource } = world.cluster.seen.pods;
+  const at = { namespace: world.namespace, name: "a" };
+  const waiting = (reason: string) => ({
+    phase: "Pending",
+    containerStatuses: [{ name: "main", state: { waiting: { reason, message: "no such image" } } }],
+  });
+  await resource.mergePatch(at, { status: waiting("ImagePullBackOff") }, { subresource: "status" });
+  for (const name of ["c", "later"]) await world.checkpoint(name, inPhase("Failed"));
+});
+
+it("captures a sandbox that was starting when the checkpoint was requested", async () => {
+  await world.inNewNamespace();
+  world.node.ignored.add(world.namespace);
+  await world.create("Sandbox", "a", { template });
+  await world.create("Checkpoint", "c", { sandboxName: "a" }, waitsTurn);
+  await world.checkpoint("c", inPhase("Pending"));
+  await world.sandbox("a", inPhase("Pending"));
+  await world.node.release(world.cluster.client, world.namespace);
+  expect((await world.checkpoint("c", inPhase("Failed", "Succeeded"))).status?.phase).toBe("Succeeded");
 });
 
 it("waits with a checkpoint that waits for its turn until the sandbox is Ready", async () => {

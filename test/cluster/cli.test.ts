@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { hasEnded } from "../../src/api/state/sandbox.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
@@ -74,6 +75,25 @@ describe("checkpoint, clone, pause and resume", () => {
     expect(await ramet(["sandbox", "rm", "b"])).toMatchObject({ exitCode: 0, stdout: "sandbox b removed\n" });
     expect((await ramet(["sandbox", "get", "b"])).exitCode).toBe(3);
     expect((await ramet(["sandbox", "rm", "b", "--ignore-not-found"])).exitCode).toBe(0);
+  });
+
+  it("captures a sandbox that is still starting, and refuses one that has ended without a Checkpoint", async () => {
+    expect((await ramet(["sandbox", "create", "--template", "python", "--name", "new", "--no-wait"])).exitCode).toBe(0);
+    const begun = await ramet(["checkpoint", "create", "new", "--name", "of-new", "--no-wait"]);
+    expect(begun, begun.stderr).toMatchObject({ exitCode: 0 });
+    expect(await ramet(["checkpoint", "wait", "of-new"])).toMatchObject({ exitCode: 0, stdout: begun.stdout });
+
+    const sandboxes = client.of(sandboxKind);
+    const template = { spec: { containers: [{ name: "main", image: "python", command: ["true"] }] } };
+    const metadata = { name: "ended", namespace: "default" };
+    await sandboxes.create({ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", metadata, spec: { template } });
+    await expect.poll(async () => hasEnded(await sandboxes.get(metadata)), { timeout: 30_000 }).toBe(true);
+    const refused = await ramet(["checkpoint", "create", "ended", "--name", "of-ended", "--no-wait"]);
+    expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(refused.stderr).toContain("The sandbox ended cannot be captured");
+    expect((await ramet(["checkpoint", "get", "of-ended"])).exitCode).toBe(3);
+    await ramet(["sandbox", "rm", "new", "ended"]);
+    expect((await ramet(["checkpoint", "rm", "of-new"])).exitCode).toBe(0);
   });
 
   it("pauses and resumes a sandbox", async () => {

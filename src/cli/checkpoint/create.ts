@@ -1,6 +1,9 @@
 import { Checkpoint, type CheckpointManifest, type Consistency } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { hasEnded, whyNeverServing } from "../../api/state/sandbox.ts";
 import { ttlPattern } from "../../base/duration.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
@@ -41,6 +44,8 @@ export async function createCheckpoint(io: Io, options: CreateCheckpointOptions)
   check(options);
   return withCluster(io, options, async (cluster) => {
     const source = await cluster.get(cluster.sandboxes, options.sandbox);
+    const never = hasEnded(source) ? whyNeverServing(source) : undefined;
+    if (never !== undefined) throw notCapturable(source, never);
     const platform = await platformOf(io, cluster);
     const created = await cluster.create(cluster.checkpoints, manifest(cluster, options, platform));
     await platform.keep(created, source);
@@ -49,6 +54,13 @@ export async function createCheckpoint(io: Io, options: CreateCheckpointOptions)
       await cluster.checkpoints.delete(created.metadata, { uid: created.metadata.uid, signal: io.signal });
     };
     return reportCreated(io, cluster, withId(created, platform), { ...options, onFailure });
+  });
+}
+
+/** A sandbox that starts is waited for. One that has ended is refused before a Checkpoint exists, which could only fail. */
+function notCapturable({ metadata: { name } }: Sandbox, why: Problem): RametError {
+  return new RametError("SandboxNotReady", `The sandbox ${name} cannot be captured: ${why.cause}`, {
+    hint: "Roll it back to an earlier checkpoint, or create it again, then capture it",
   });
 }
 

@@ -1,4 +1,5 @@
 import { isCloneable, isPauseCheckpoint, isUnfinished } from "../../api/state/checkpoint.ts";
+import { isStartRefused, sandboxState } from "../../api/state/sandbox.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import {
   contentsByDefault,
@@ -178,15 +179,23 @@ function sourceOf(
   { sandbox, pod }: { sandbox: Sandbox | undefined; pod: Pod | undefined },
   cache: CheckpointDependencies["cache"],
 ): Source {
+  const temporary = sandbox !== undefined && isGoingToStart(sandbox) ? { isTemporary: true as const } : {};
   if (pod === undefined || sandbox === undefined) {
-    return problem("NotFound", `the namespace has no sandbox ${name} with a Pod`);
+    return { ...problem("NotFound", `the namespace has no sandbox ${name} with a Pod`), ...temporary };
   }
   if (controllerOf(pod)?.uid !== sandbox.metadata.uid) {
     return problem("SandboxNotReady", `the Pod ${name} does not belong to the sandbox ${name}`);
   }
   const state = stateOf(pod);
-  if (state !== "Running") return problem("SandboxNotReady", `the Pod ${name} is ${state}, not Running`);
+  if (state !== "Running")
+    return { ...problem("SandboxNotReady", `the Pod ${name} is ${state}, not Running`), ...temporary };
   return temporaryProblem(sandbox, pod, cache) ?? { sandbox, pod };
+}
+
+/** Whether a sandbox starts, and nothing has stopped that. */
+function isGoingToStart(sandbox: Sandbox): boolean {
+  const isStalled = findCondition(sandbox.status?.conditions, "Stalled")?.status === "True";
+  return sandboxState(sandbox).is === "starting" && !isStartRefused(sandbox) && !isStalled;
 }
 
 /** Why a running Pod cannot be captured yet. */

@@ -41,8 +41,8 @@ export interface CheckpointState {
 }
 
 /**
- * The sandbox to capture, or why it cannot be captured. `hasEnded`: the cell can no longer respond or publish. `isTemporary`: the Pod
- * runs, and is not ready or is being paused.
+ * The sandbox to capture, or why it cannot be captured. `hasEnded`: the cell can no longer respond or publish. `isTemporary`: the
+ * sandbox starts, or it runs and is not ready or is being paused.
  */
 export type Source =
   | CapturableSource
