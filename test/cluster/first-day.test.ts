@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
@@ -49,6 +50,8 @@ async function explain(object: string): Promise<Explained> {
   return JSON.parse(stdout) as Explained;
 }
 
+const containing = (text: string) => expect.stringContaining(text) as string;
+
 describe("ramet explain", () => {
   it("finds nothing to do about a sandbox that works", async () => {
     expect(await explain("sandbox/a")).toMatchObject({ state: "healthy", unknown: [] });
@@ -74,6 +77,37 @@ describe("ramet explain", () => {
     await expect
       .poll(() => explain("sandbox/nt"), { timeout: 60_000 })
       .toMatchObject({ state: "stuck", reason: "NotFound", cause: expect.stringContaining("nope") as string });
+  });
+
+  it("names the entrypoint that an image lacks, and not only the probe that fails without a program", async () => {
+    const bare = join(home, "bare");
+    await mkdir(join(bare, "etc"), { recursive: true });
+    expect((await ramet("local", "image", "add", "bare", bare)).exitCode).toBe(0);
+    const probe = (failureThreshold: number) => ({ tcpSocket: { port: 8000 }, periodSeconds: 1, failureThreshold });
+    const containers = (failureThreshold: number) => [
+      { name: "main", image: "bare", startupProbe: probe(failureThreshold) },
+    ];
+    const spec = (failureThreshold: number) => ({ template: { spec: { containers: containers(failureThreshold) } } });
+    const client = await clusterClient();
+    const apiVersion = "agents.kruise.io/v1alpha1";
+    const named = (name: string) => ({ name, namespace: "default" });
+    const sandboxes = client.of(sandboxKind);
+    await sandboxes.create({ apiVersion, kind: "Sandbox", metadata: named("probed"), spec: spec(600) });
+    await sandboxes.create({ apiVersion, kind: "Sandbox", metadata: named("bare"), spec: spec(2) });
+    const sets = client.of(sandboxSetKind);
+    await sets.create({ apiVersion, kind: "SandboxSet", metadata: named("bares"), spec: { replicas: 1, ...spec(2) } });
+    await client.close();
+    const cause = containing("its template has no command and its image has no entrypoint");
+    const action = containing("Set command in the template");
+    const reason = "EntrypointMissing";
+    const explained = (object: string) => expect.poll(() => explain(object), { timeout: 60_000 });
+    await explained("sandbox/probed").toMatchObject({ state: "stuck", cause, action });
+    await explained("sandbox/bare").toMatchObject({ state: "failed", reason, cause, action });
+    await explained("set/bares").toMatchObject({ cause, action });
+    const shown = await ramet("sandbox", "get", "probed");
+    expect(shown.stdout).toContain("its image has no entrypoint");
+    await ramet("set", "rm", "bares");
+    await ramet("sandbox", "rm", "probed", "bare");
   });
 
   it("exits with 3 for a template that does not exist, and creates no sandbox that waits for it", async () => {

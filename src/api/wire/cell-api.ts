@@ -192,6 +192,8 @@ export const CellState = z.object({
   engine: EngineBuild.optional(),
   /** The CPUs and the memory that the sandbox has: its limits, or without them those of the machine. */
   capacity: Capacity.optional(),
+  /** Neither the template nor the image names a program to start. */
+  lacksEntrypoint: z.literal(true).optional(),
   /** The checkpoint whose capture is in progress. */
   checkpointing: z.string().optional(),
   /** The request of the restore in place that is in progress. */

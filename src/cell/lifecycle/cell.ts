@@ -62,8 +62,9 @@ export class Cell {
 
   constructor({ setting, spawnedLink, log, clock, report }: CellDependencies) {
     this.#setting = setting;
-    const capacity = capacityOf(setting.container.resources);
-    this.#states.set({ capacity });
+    const { resources, command, args } = setting.container;
+    const capacity = capacityOf(resources);
+    this.#states.set({ capacity, ...(command.length + args.length === 0 && { lacksEntrypoint: true }) });
     this.#identity = new GuestIdentity(clock, capacity);
     this.#environment = new SandboxEnvironment({
       setting,

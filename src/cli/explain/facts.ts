@@ -42,6 +42,7 @@ const ContainerSpec = z.looseObject({
   name: z.string(),
   image: Text,
   restartPolicy: Text,
+  env: z.array(z.looseObject({ name: z.string(), value: z.string().optional() })).optional(),
   startupProbe: Probe.nullish(),
   readinessProbe: Probe.nullish(),
   livenessProbe: Probe.nullish(),

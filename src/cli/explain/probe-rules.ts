@@ -1,5 +1,6 @@
 import { type ProbeFailure, probeFailureIn } from "./kubernetes-texts.ts";
 import { isLocalNode } from "../../api/names/system-names.ts";
+import { missingEntrypoint, startsNothing } from "../../api/pod/missing-entrypoint.ts";
 import { tcpProbeOf } from "../../api/pod/tcp-probe.ts";
 import type { Found } from "./explanation.ts";
 import {
@@ -23,30 +24,38 @@ export function probeFails({ pod, events, node, now }: Probed): Found | undefine
   if (failure === undefined && isLocalNode(valueOf(node)?.metadata.labels))
     return ofLocalNode(container.name, condition);
   if (failure === undefined) return undefined;
-  const probe = pod.spec.containers.find(({ name }) => name === container.name)?.[`${failure.kind}Probe`] ?? {};
-  return unhealthy(
-    `The ${failure.kind} probe of the container ${container.name} fails: ${reasonOf(failure, probe)}`,
+  return ofKubelet(
+    pod.spec.containers.find(({ name }) => name === container.name) ?? { name: container.name },
+    failure,
     since,
-    {
-      periodSeconds: probe.periodSeconds,
-      action: `Let the program in the container ${container.name} answer the probe, or correct ${failure.kind}Probe in the template`,
-    },
   );
+}
+
+function ofKubelet(
+  spec: PodFacts["spec"]["containers"][number],
+  failure: ProbeFailure,
+  since: string | undefined,
+): Found {
+  const { kind } = failure;
+  const probe = spec[`${kind}Probe`] ?? {};
+  const cause = `The ${kind} probe of the container ${spec.name} fails: ${reasonOf(failure, probe)}`;
+  const { periodSeconds } = probe;
+  if (startsNothing(spec))
+    return unhealthy(`${cause}; ${missingEntrypoint.cause}`, missingEntrypoint.hint, since, periodSeconds);
+  const action = `Let the program in the container ${spec.name} answer the probe, or correct ${kind}Probe in the template`;
+  return unhealthy(cause, action, since, periodSeconds);
 }
 
 /** The local node reports in the condition what a kubelet reports in an Event. */
 function ofLocalNode(name: string, condition: PodFacts["status"]["conditions"][number] | undefined): Found {
   const cause = `The container ${name} is not ready: ${condition?.message ?? "its probes have not succeeded"}`;
-  return unhealthy(cause, condition?.lastTransitionTime ?? undefined, {
-    action: `Let the program in the container ${name} answer its probes, or correct them in the template`,
-  });
+  const isMissing = condition?.reason === missingEntrypoint.reason;
+  const program = `Let the program in the container ${name} answer its probes, or correct them in the template`;
+  const action = isMissing ? missingEntrypoint.hint : program;
+  return unhealthy(cause, action, condition?.lastTransitionTime ?? undefined);
 }
 
-function unhealthy(
-  cause: string,
-  since: string | undefined,
-  { periodSeconds, action }: { periodSeconds?: number | null | undefined; action: string },
-): Found {
+function unhealthy(cause: string, action: string, since: string | undefined, periodSeconds?: number | null): Found {
   const retry = `The node probes again every ${periodSeconds ?? 10} seconds`;
   return { cause, reason: "Unhealthy", since, retry, action };
 }

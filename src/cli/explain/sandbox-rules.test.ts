@@ -442,6 +442,23 @@ describe("a sandbox that runs and is not ready", () => {
     );
   });
 
+  it.each([
+    ["without an entrypoint", {}, true],
+    ["with a command", { cmd: ["python3"] }, false],
+  ])("names a missing entrypoint as the cause of a failing probe: an image %s", (_, image, isMissing) => {
+    const env = [
+      { name: "RAMET_CELL", value: JSON.stringify({ start: "boot", container: { command: [], args: [] } }) },
+      { name: "RAMET_IMAGE_CONFIG", value: JSON.stringify(image) },
+    ];
+    const probed = pod(running.value.status, { ...spec, containers: [{ name: "main", image: "i", env }] });
+    const events = {
+      value: [event("Unhealthy", "Startup probe failed: HTTP status 500", { fieldPath: "spec.containers{main}" })],
+    };
+    const found = explain({ sandbox: unready, pod: probed, events, ...working });
+    expect(found.cause.includes("its image has no entrypoint")).toBe(isMissing);
+    expect(found.action.startsWith("Set command in the template")).toBe(isMissing);
+  });
+
   it("names the failing probe of the local node", () => {
     const message = "the startup probe failed: HTTP status 500";
     const conditions = [{ ...condition, message }];

@@ -1,7 +1,9 @@
 import { expect, it } from "vitest";
 import { Pod } from "../../api/schema/pod.ts";
 import { printFailedCell } from "../../api/wire/cell-api.ts";
-import { endProblem } from "./pod-facts.ts";
+import { endProblem, unreadyMessage } from "./pod-facts.ts";
+
+const containing = (text: string) => expect.stringContaining(text) as string;
 
 /** A Pod whose cell has failed, as a kubelet reports it. */
 function failedPod(message: string): Pod {
@@ -19,6 +21,34 @@ it("reads why a cell failed from the message that it left on a kubelet's node", 
   const hint = "Raise the limit";
   const state = { phase: "failed", generation: 1, ready: false, code, message: cause, hint } as const;
   expect(endProblem(failedPod(printFailedCell(state)))).toEqual({ code, cause, hint });
+});
+
+it("names a missing entrypoint beside the probe that failed, by the node's reason or by the Pod of a kubelet", () => {
+  const words = { command: [], args: [] };
+  const cell = (image: object) => ({
+    name: "sandbox",
+    image: "cell",
+    startupProbe: { httpGet: { port: 1 } },
+    env: [
+      { name: "RAMET_CELL", value: JSON.stringify({ start: "boot", container: words }) },
+      { name: "RAMET_IMAGE_CONFIG", value: JSON.stringify(image) },
+    ],
+  });
+  const pod = (container: object, status: object) => {
+    const { metadata } = failedPod("");
+    return Pod.parse({ metadata, spec: { containers: [container] }, status });
+  };
+  const ended = { phase: "Failed", message: "the startup probe failed" };
+  const missing = containing("the startup probe failed; no program was started in the sandbox");
+  const code = "EntrypointMissing";
+  const hint = containing("Set command in the template");
+  expect(endProblem(pod(cell({}), ended))).toEqual({ code, cause: missing, hint });
+  expect(endProblem(pod(cell({ entrypoint: ["serve"] }), ended))).toEqual({ code: "PodFailed", cause: ended.message });
+  expect(endProblem(pod({ name: "sandbox", image: "cell" }, { ...ended, reason: code }))).toMatchObject({ code, hint });
+  const conditions = [{ type: "Ready", status: "False", reason: "ContainersNotReady", message: "a probe failed" }];
+  expect(unreadyMessage(pod(cell({}), { phase: "Running", conditions }))).toMatch(
+    /a probe failed; no program was started .*\. Set command in the template/,
+  );
 });
 
 it("takes every other message as the cause", () => {

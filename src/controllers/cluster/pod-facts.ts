@@ -1,4 +1,5 @@
 import { cellPort, parseFailedCell } from "../../api/wire/cell-api.ts";
+import { missingEntrypoint, startsNothing } from "../../api/pod/missing-entrypoint.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { defined } from "../../base/defined.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
@@ -38,6 +39,22 @@ function hasOwnProbe({ startupProbe, readinessProbe }: Container): boolean {
 
 /** Why the node does not report the Pod as ready. */
 export function unreadyMessage(pod: Pod): string {
+  const message = nodesMessage(pod);
+  const { cause, hint } = missingEntrypoint;
+  if (!lacksEntrypoint(pod)) return message;
+  return `${message.includes(cause) ? message : `${message}; ${cause}`}. ${hint}`;
+}
+
+/** Whether probes fail in a sandbox in which nothing was started: by the local node's report, or by the Pod. */
+function lacksEntrypoint(pod: Pod): boolean {
+  const { reason, conditions = [] } = pod.status ?? {};
+  const reasons = [reason, ...conditions.map((condition) => condition.reason)];
+  if (reasons.includes(missingEntrypoint.reason)) return true;
+  const [cell] = pod.spec.containers;
+  return cell !== undefined && probesProgram(pod) && startsNothing(cell);
+}
+
+function nodesMessage(pod: Pod): string {
   const condition = pod.status?.conditions?.find(({ type }) => type === "Ready");
   const why = condition?.status === "False" ? (condition.message ?? condition.reason) : undefined;
   const isGeneral = why === undefined || why === "" || why.startsWith("containers with unready status");
@@ -64,7 +81,13 @@ export function isEnded(pod: Pod): boolean {
 /** Why a Pod has ended, as far as its cell and its node report it. */
 export function endProblem(pod: Pod): Problem {
   const { hint } = failedCell(pod) ?? {};
-  return { code: endReason(pod), cause: endMessage(pod), ...defined({ hint }) };
+  const code = endReason(pod);
+  const cause = endMessage(pod);
+  const { reason, ...missing } = missingEntrypoint;
+  if (code === reason) return { code, cause, hint: missing.hint };
+  if (code === "PodFailed" && lacksEntrypoint(pod))
+    return { code: reason, cause: `${cause}; ${missing.cause}`, hint: missing.hint };
+  return { code, cause, ...defined({ hint }) };
 }
 
 function failedCell(pod: Pod): ReturnType<typeof parseFailedCell> {

@@ -1,3 +1,4 @@
+import { missingEntrypoint, startedNothing } from "../../api/pod/missing-entrypoint.ts";
 import type { CellState } from "../../api/wire/cell-api.ts";
 import type { PodExit, PodProcess } from "./pod-process.ts";
 import type { Observation } from "./pod-status.ts";
@@ -36,9 +37,7 @@ type End = Pick<Ended, "exitCode" | "reason" | "message">;
 
 /** Uses the cell's last state. If the process ended without a final one, the sandbox is lost. */
 function endOf(state: CellState, exit: PodExit, condemned: string | undefined): End {
-  // Even if the entrypoint exits with 0 on SIGTERM, the Pod has failed.
-  if (condemned !== undefined)
-    return { exitCode: state.exitCode || exit.exitCode || killed, reason: "Error", message: condemned };
+  if (condemned !== undefined) return endOfCondemned(state, exit, condemned);
   if (state.phase === "stopped") {
     const exitCode = state.exitCode ?? exit.exitCode ?? 0;
     return { exitCode, reason: exitCode === 0 ? "Completed" : "Error", message: state.message };
@@ -48,6 +47,13 @@ function endOf(state: CellState, exit: PodExit, condemned: string | undefined): 
   const how = exit.signal === undefined ? "ended" : `was killed (${exit.signal})`;
   const message = `the sandbox was lost: its cell ${how} while the sandbox was ${state.phase}`;
   return { exitCode: killed, reason: "SandboxLost", message };
+}
+
+/** The node has ended the Pod. It has failed, even if the entrypoint exits with 0 on SIGTERM. */
+function endOfCondemned(state: CellState, exit: PodExit, why: string): End {
+  const exitCode = state.exitCode || exit.exitCode || killed;
+  if (!startedNothing(state)) return { exitCode, reason: "Error", message: why };
+  return { exitCode, reason: missingEntrypoint.reason, message: `${why}; ${missingEntrypoint.cause}` };
 }
 
 /** Exit code of a cell that cannot start. A spare has a state before it has its setting, but has never listened. */

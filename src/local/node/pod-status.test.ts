@@ -59,6 +59,17 @@ describe("the status of a Pod", () => {
     expect(types(podStatus(pod(after), running({ ready: false }), context))).toEqual(types(after));
   });
 
+  it("says that no program was started, unless the programs were restored with the memory", () => {
+    const probes = { started: false, ready: false, message: "the startup probe has not succeeded yet" };
+    const status = (cell: Partial<CellState>) =>
+      ready(podStatus(pod(), { ...running(cell), probes } as Observation, context));
+    const message = expect.stringMatching(/^the startup probe .*; no program was started/) as string;
+    expect(status({ lacksEntrypoint: true })).toMatchObject({ reason: "EntrypointMissing", message });
+    const other = { reason: "ContainersNotReady", message: probes.message };
+    expect(status({})).toMatchObject(other);
+    expect(status({ lacksEntrypoint: true, memory: "loaded" })).toMatchObject(other);
+  });
+
   it("keeps the fields of other writers", () => {
     const status = podStatus(pod({ qosClass: "Guaranteed" }), running({}), context);
     expect(status["qosClass"]).toBe("Guaranteed");

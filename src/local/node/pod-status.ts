@@ -1,4 +1,5 @@
 import type { CellState } from "../../api/wire/cell-api.ts";
+import { missingEntrypoint, startedNothing } from "../../api/pod/missing-entrypoint.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { defined } from "../../base/defined.ts";
 import { setCondition } from "../../kube/conditions.ts";
@@ -140,7 +141,11 @@ export function terminated({ exitCode, reason, message, startedAt, finishedAt }:
 const startPhases: ReadonlySet<CellState["phase"]> = new Set(["preparing", "waiting", "booting", "restoring"]);
 
 function readiness(cell: CellState, probes: ProbeVerdict | undefined): Facts["ready"] {
-  if (cell.ready && probes?.ready === false) return notReady(probes.message ?? "a probe has not succeeded");
+  if (cell.ready && probes?.ready === false) {
+    const { message = "a probe has not succeeded" } = probes;
+    if (!startedNothing(cell)) return notReady(message);
+    return notReady(`${message}; ${missingEntrypoint.cause}`, missingEntrypoint.reason);
+  }
   if (cell.ready) {
     const message = ["the sandbox is ready", ...(probes?.message === undefined ? [] : [probes.message])].join("; ");
     return { status: "True", reason: "SandboxReady", message };
