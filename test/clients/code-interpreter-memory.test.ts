@@ -20,7 +20,7 @@ afterAll(async () => {
   await world.close();
 });
 
-/** 100 MB a second: the server of the image sees faster growth too late. */
+/** 100 MB a second: the server of the image sees faster growth of other programs than Python kernels too late. */
 const grow = "import time\nparts = []\nwhile True: parts.append(b'x' * 1_000_000); time.sleep(0.01)";
 const growInJavaScript = `const parts = [];
 for (;;) {
@@ -41,6 +41,40 @@ it.each([
   expect((await sandbox.runCode("kept")).text).toBe("1");
   expect((await sandbox.runCode("1 + 1", { context })).text).toBe("2");
   await sandbox.removeCodeContext(context);
+});
+
+it.each([
+  ["in one statement", "memory = bytearray(2 << 30)"],
+  ["as fast as it can", "memory = []\nwhile True: memory.append(b'x' * 1_000_000)"],
+  ["as fast as it can, in small objects", "memory = []\nwhile True: memory.append(str(len(memory)) * 1000)"],
+])("survives Python code that allocates more than the sandbox has %s", async (_, code) => {
+  const context = await sandbox.createCodeContext({ language: "python" });
+  const { error } = await sandbox.runCode(code, { context });
+  expect(error?.name).toMatch(/^(MemoryError|OutOfMemory)$/);
+  expect((await sandbox.runCode("kept")).text).toBe("1");
+  await sandbox.removeCodeContext(context);
+});
+
+it("keeps the variables of a kernel whose single allocation is too large", async () => {
+  await sandbox.runCode("before = 7");
+  expect((await sandbox.runCode("bytearray(2 << 30)")).error).toMatchObject({ name: "MemoryError" });
+  expect((await sandbox.runCode("before")).text).toBe("7");
+});
+
+it("does not limit the addresses of processes that code starts, nor mapped files", async () => {
+  const program = "new WebAssembly.Memory({ initial: 1, maximum: 65536 }); console.log('started')";
+  const started = [
+    "import mmap, subprocess, tempfile",
+    `started = [subprocess.check_output(["node", "-e", ${JSON.stringify(program)}], text=True) for _ in range(5)]`,
+    "file = tempfile.TemporaryFile()",
+    "file.truncate(8 << 30)",
+    "mapped = mmap.mmap(file.fileno(), 8 << 30)",
+    "len(set(started)), started[0].strip(), len(mapped) >> 30",
+  ].join("\n");
+  const { text, error } = await sandbox.runCode(started);
+  expect(error).toBeUndefined();
+  expect(text).toBe("(1, 'started', 8)");
+  expect((await sandbox.runCode("mapped.close(); 1")).text).toBe("1");
 });
 
 it("ends a process that code has started, and not its kernel", async () => {

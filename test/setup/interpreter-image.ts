@@ -5,5 +5,6 @@ import { modulesOfChosenFiles } from "./tools.ts";
 /** Vitest's global setup of the suites that run code: builds the image once, if a chosen file uses it. */
 export async function setup(project: TestProject): Promise<void> {
   const modules = modulesOfChosenFiles(project);
-  if (modules.has("clients/code-interpreter.test.ts")) await ensureInterpreterImage({ progress: console.log });
+  const needsImage = [...modules].some((module) => module.startsWith("clients/code-interpreter"));
+  if (needsImage) await ensureInterpreterImage({ progress: console.log });
 }

@@ -46,6 +46,10 @@ class Context:
     def kernel_pid(self) -> int | None:
         return None if self._kernel is None else self._kernel.pid
 
+    @property
+    def bounds_addresses(self) -> bool:
+        return self.language.kernel == "python3"
+
     def blame(self, reason: str) -> None:
         self._blamed = reason
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import resource
 import sys
 from contextlib import contextmanager
 from typing import Any, Iterator
@@ -65,7 +66,21 @@ def _update(variables: dict[str, Any]) -> None:
             os.environ[name] = value
 
 
+#: Before Python starts a process, which inherits the limit, and before it maps a file, which needs no memory (PEP 578).
+_UNBOUNDED = frozenset(
+    ["subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.exec", "mmap.__new__"]
+)
+
+
+def _lift_address_limit(event: str, _: Any) -> None:
+    """The server limits the addresses of this process again (memory.py)."""
+    if event in _UNBOUNDED:
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+
+
 def main() -> None:
+    sys.addaudithook(_lift_address_limit)
     config = Config()
     # Otherwise it prints how to connect to it.
     config.IPKernelApp.log_level = logging.CRITICAL

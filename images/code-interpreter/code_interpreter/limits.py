@@ -22,5 +22,7 @@ MEMORY_RESERVE = 0.12
 MAX_FILL_BYTES_PER_SECOND = 16 << 30
 SHORTEST_MEMORY_PAUSE_SECONDS = 0.002
 LONGEST_MEMORY_PAUSE_SECONDS = 0.5
+#: A kernel that starts a process lifts its limit of addresses, which the process would inherit, at least for this time.
+LIFTED_SECONDS = 0.2
 #: A killed process frees its memory in this time.
 LONGEST_RELEASE_SECONDS = 2.0

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import time
 from collections import defaultdict
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Callable, Iterable, Iterator, Protocol
 
 from .limits import (
+    LIFTED_SECONDS,
     LONGEST_MEMORY_PAUSE_SECONDS,
     LONGEST_RELEASE_SECONDS,
     MAX_FILL_BYTES_PER_SECOND,
@@ -33,14 +35,19 @@ class KernelOwner(Protocol):
     @property
     def kernel_pid(self) -> int | None: ...
 
+    @property
+    def bounds_addresses(self) -> bool:
+        """Whether the kernel reserves no more addresses than it soon uses, and lifts the limit for other processes."""
+
     def blame(self, reason: str) -> None:
         """Says why the kernel is about to end."""
 
 
 class MemoryWatch:
     """
-    Looks at the memory of the sandbox while code runs, the more often the less is free. A limit of memory for each process (rlimit)
-    counts addresses that a program never uses, which runtimes reserve by the gigabyte; gVisor does not limit data (RLIMIT_DATA).
+    Looks at the memory of the sandbox while code runs, the more often the less is free, and lets a Python kernel reserve as many new
+    addresses as memory is free: what it allocates faster than this process looks is a MemoryError in its code. gVisor enforces
+    RLIMIT_AS, and not RLIMIT_DATA. Other kernels are only watched: Node.js and Java reserve gigabytes that they never use.
     """
 
     def __init__(self, variables: SandboxVariables, owners: Callable[[], Iterable[KernelOwner]]) -> None:
@@ -48,10 +55,13 @@ class MemoryWatch:
         self._owners = owners
         self._running = 0
         self._task: asyncio.Task[None] | None = None
+        self._bounds = AddressBounds()
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         self._running += 1
+        # Now, because the code may already run, and its kernel may be new.
+        self._bound_addresses(*self._usage())
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._watch())
         try:
@@ -65,8 +75,14 @@ class MemoryWatch:
             spare = limit - used - int(limit * MEMORY_RESERVE)
             if spare < 0 and (victim := self._end_largest(limit, used)) is not None:
                 await _released(victim)
+            self._bound_addresses(limit, used)
             pause = max(spare / MAX_FILL_BYTES_PER_SECOND, SHORTEST_MEMORY_PAUSE_SECONDS)
             await asyncio.sleep(min(pause, LONGEST_MEMORY_PAUSE_SECONDS))
+
+    def _bound_addresses(self, limit: int, used: int) -> None:
+        reserve = int(limit * MEMORY_RESERVE)
+        pids = [owner.kernel_pid for owner in self._owners() if owner.bounds_addresses]
+        self._bounds.allow([pid for pid in pids if pid is not None], max(limit - used - reserve, 0) + reserve)
 
     def _usage(self) -> tuple[int, int]:
         """The limit of the sandbox, and what all of its programs and files in memory use."""
@@ -98,6 +114,41 @@ class MemoryWatch:
         return victim
 
 
+class AddressBounds:
+    """Limits how many addresses processes can reserve (RLIMIT_AS). They lift their limits to start other processes."""
+
+    def __init__(self) -> None:
+        #: The last limit of each process.
+        self._limits: dict[int, int] = {}
+        self._lifted: dict[int, float] = {}
+
+    def allow(self, pids: list[int], spare: int) -> None:
+        """Allows each process `spare` bytes more than it has reserved."""
+        self._limits = {pid: limit for pid, limit in self._limits.items() if pid in pids}
+        self._lifted = {pid: since for pid, since in self._lifted.items() if pid in pids}
+        for pid in pids:
+            # The process may have ended.
+            with contextlib.suppress(OSError):
+                self._allow(pid, spare)
+
+    def _allow(self, pid: int, spare: int) -> None:
+        unlimited = resource.RLIM_INFINITY
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_AS)
+        last = self._limits.get(pid)
+        if soft == unlimited and last is not None:
+            since = self._lifted.setdefault(pid, time.monotonic())
+            if time.monotonic() - since < LIFTED_SECONDS:
+                return
+        elif soft not in (unlimited, last):
+            return  # The code has set a limit itself.
+        self._lifted.pop(pid, None)
+        limit = _pages(pid, 0) + spare
+        before, _ = resource.prlimit(pid, resource.RLIMIT_AS, (limit, hard))
+        self._limits[pid] = limit
+        if before != soft:
+            resource.prlimit(pid, resource.RLIMIT_AS, (before, hard))
+
+
 async def _released(process: int) -> None:
     """Waits until the memory of a process that was killed is free: otherwise another one would be ended for it."""
     deadline = time.monotonic() + LONGEST_RELEASE_SECONDS
@@ -107,7 +158,12 @@ async def _released(process: int) -> None:
 
 
 def _resident(process: int) -> int:
-    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE_BYTES
+    return _pages(process, 1)
+
+
+def _pages(process: int, field: int) -> int:
+    """The bytes that a process has reserved (field 0) or uses (field 1)."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[field]) * _PAGE_BYTES
 
 
 def _sizes_by_session() -> dict[int, dict[int, int]]:
