@@ -61,7 +61,7 @@ class MemoryWatch:
     def watching(self) -> Iterator[None]:
         self._running += 1
         # Now, because the code may already run, and its kernel may be new.
-        self._bound_addresses(*self._usage())
+        self._bound_addresses(self._reserved(), *self._usage())
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._watch())
         try:
@@ -71,18 +71,24 @@ class MemoryWatch:
 
     async def _watch(self) -> None:
         while self._running > 0:
+            reserved = self._reserved()
             limit, used = self._usage()
             spare = limit - used - int(limit * MEMORY_RESERVE)
             if spare < 0 and (victim := self._end_largest(limit, used)) is not None:
                 await _released(victim)
-            self._bound_addresses(limit, used)
+            self._bound_addresses(reserved, limit, used)
             pause = max(spare / MAX_FILL_BYTES_PER_SECOND, SHORTEST_MEMORY_PAUSE_SECONDS)
             await asyncio.sleep(min(pause, LONGEST_MEMORY_PAUSE_SECONDS))
 
-    def _bound_addresses(self, limit: int, used: int) -> None:
-        reserve = int(limit * MEMORY_RESERVE)
+    def _reserved(self) -> dict[int, int]:
+        """The addresses of kernels that are limited. Read before what is used: what grows in between is then counted twice, and not missed."""
         pids = [owner.kernel_pid for owner in self._owners() if owner.bounds_addresses]
-        self._bounds.allow([pid for pid in pids if pid is not None], max(limit - used - reserve, 0) + reserve)
+        return {pid: size for pid in pids if pid is not None and (size := _reserved_bytes(pid)) is not None}
+
+    def _bound_addresses(self, reserved: dict[int, int], limit: int, used: int) -> None:
+        """Most of the reserve is left for gVisor. The rest lets a kernel report that its memory is used up."""
+        reserve = int(limit * MEMORY_RESERVE)
+        self._bounds.allow(reserved, max(limit - used - reserve, 0) + reserve // 4)
 
     def _usage(self) -> tuple[int, int]:
         """The limit of the sandbox, and what all of its programs and files in memory use."""
@@ -122,16 +128,16 @@ class AddressBounds:
         self._limits: dict[int, int] = {}
         self._lifted: dict[int, float] = {}
 
-    def allow(self, pids: list[int], spare: int) -> None:
+    def allow(self, reserved: dict[int, int], spare: int) -> None:
         """Allows each process `spare` bytes more than it has reserved."""
-        self._limits = {pid: limit for pid, limit in self._limits.items() if pid in pids}
-        self._lifted = {pid: since for pid, since in self._lifted.items() if pid in pids}
-        for pid in pids:
+        self._limits = {pid: limit for pid, limit in self._limits.items() if pid in reserved}
+        self._lifted = {pid: since for pid, since in self._lifted.items() if pid in reserved}
+        for pid, size in reserved.items():
             # The process may have ended.
             with contextlib.suppress(OSError):
-                self._allow(pid, spare)
+                self._allow(pid, size + spare)
 
-    def _allow(self, pid: int, spare: int) -> None:
+    def _allow(self, pid: int, limit: int) -> None:
         unlimited = resource.RLIM_INFINITY
         soft, hard = resource.prlimit(pid, resource.RLIMIT_AS)
         last = self._limits.get(pid)
@@ -142,7 +148,6 @@ class AddressBounds:
         elif soft not in (unlimited, last):
             return  # The code has set a limit itself.
         self._lifted.pop(pid, None)
-        limit = _pages(pid, 0) + spare
         before, _ = resource.prlimit(pid, resource.RLIMIT_AS, (limit, hard))
         self._limits[pid] = limit
         if before != soft:
@@ -159,6 +164,14 @@ async def _released(process: int) -> None:
 
 def _resident(process: int) -> int:
     return _pages(process, 1)
+
+
+def _reserved_bytes(process: int) -> int | None:
+    """None if the process has ended."""
+    try:
+        return _pages(process, 0)
+    except OSError:
+        return None
 
 
 def _pages(process: int, field: int) -> int:

@@ -268,7 +268,9 @@ describe("planCheckpoint", () => {
       const plan = planCheckpoint(state);
       const { completionTime, phase } = checkpoint.status ?? {};
       const isDeleted = plan.actions.some((action) => action.do === "deleteCheckpoint");
-      if (isDeleted || plan.requeueAfterMilliseconds !== undefined) {
+      const isPreparing = plan.status?.conditions?.some(({ reason }) => reason === "Preparing") === true;
+      if (isPreparing) expect([state.preparation, plan.requeueAfterMilliseconds]).toEqual([preparing, 2_000]);
+      if (isDeleted || (plan.requeueAfterMilliseconds !== undefined && !isPreparing)) {
         expect(isFinal(phase)).toBe(true);
         const endsAt = new Date(completionTime ?? "").getTime() + 60_000;
         expect(spec).toMatchObject({ ttlMilliseconds: 60_000 });
