@@ -79,6 +79,11 @@ export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal, ab
   }
 }
 
+/** A function, because the compiler assumes that `aborted` does not change. */
+export function isAborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted === true;
+}
+
 /** Resolves as soon as `signal` aborts. */
 export function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

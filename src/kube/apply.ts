@@ -1,6 +1,6 @@
 import type { KubeManifest, KubeObject } from "./object.ts";
 import type { CallOptions, ResourceClient } from "./resource-client.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError, unlessCode } from "../base/errors.ts";
 
 export interface ApplyUnlessOptions<T> extends CallOptions {
   /** The object from an informer. If it already has all the fields, nothing is written. */
@@ -70,7 +70,5 @@ export async function createUnlessExists(
   manifest: KubeManifest,
   signal?: AbortSignal,
 ): Promise<void> {
-  await resource.create(manifest, { signal }).catch((error: unknown) => {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-  });
+  await resource.create(manifest, { signal }).catch(unlessCode("AlreadyExists"));
 }

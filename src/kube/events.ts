@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { RametError } from "../base/errors.ts";
+import { RametError, unlessCode } from "../base/errors.ts";
 import type { KubeClient } from "./kube-client.ts";
 import { microTime } from "./lease.ts";
 import { silentLog, type Log } from "../base/log.ts";
@@ -84,24 +84,21 @@ export class EventRecorder {
     const { client, reportingController, reportingInstance } = this.#options;
     const { namespace, name: objectName, uid, resourceVersion } = regarding.metadata;
     const { apiVersion, kind } = regarding;
-    try {
-      await this.#events().create({
-        apiVersion: "events.k8s.io/v1",
-        kind: "Event",
-        metadata: { namespace: namespaceOf(regarding), name },
-        eventTime: microTime(client.clock.now()),
-        type,
-        reason,
-        action,
-        note: note.slice(0, 1024),
-        regarding: { apiVersion, kind, namespace, name: objectName, uid, resourceVersion },
-        reportingController,
-        reportingInstance,
-      });
-    } catch (error) {
-      // An earlier run of this controller already recorded the same Event.
-      if (RametError.from(error).code !== "AlreadyExists") throw error;
-    }
+    const event = {
+      apiVersion: "events.k8s.io/v1",
+      kind: "Event",
+      metadata: { namespace: namespaceOf(regarding), name },
+      eventTime: microTime(client.clock.now()),
+      type,
+      reason,
+      action,
+      note: note.slice(0, 1024),
+      regarding: { apiVersion, kind, namespace, name: objectName, uid, resourceVersion },
+      reportingController,
+      reportingInstance,
+    };
+    // An earlier run of this controller may have recorded the same Event.
+    await this.#events().create(event).catch(unlessCode("AlreadyExists"));
   }
 
   #events() {

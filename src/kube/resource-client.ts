@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { defined } from "../base/defined.ts";
-import { RametError, textOfError } from "../base/errors.ts";
+import { RametError, textOfError, unlessCode } from "../base/errors.ts";
 import { type KubeManifest, type KubeObject, type ObjectName, parseObject } from "./object.ts";
 import { apiVersionOf, type ResourcePath, type ResourceRef } from "./resource-ref.ts";
 import { apiStatusOf } from "./status-error.ts";
@@ -80,12 +80,7 @@ export class ResourceClient<T extends KubeObject> {
 
   /** Like `get`, but returns undefined if the object does not exist. */
   async find(at: ObjectName, options: CallOptions = {}): Promise<T | undefined> {
-    try {
-      return await this.get(at, options);
-    } catch (error) {
-      if (error instanceof RametError && error.code === "NotFound") return undefined;
-      throw error;
-    }
+    return this.get(at, options).catch(unlessCode("NotFound"));
   }
 
   /**
@@ -153,12 +148,8 @@ export class ResourceClient<T extends KubeObject> {
 
   /** Creates an object, or returns the one that has its name: a repeat finds what the first attempt has created. */
   async ensure(object: KubeManifest, options: CallOptions = {}): Promise<T> {
-    try {
-      return await this.create(object, options);
-    } catch (error) {
-      if (!(error instanceof RametError) || error.code !== "AlreadyExists") throw error;
-      return this.get({ namespace: object.metadata.namespace, name: nameOf(object) }, options);
-    }
+    const made = await this.create(object, options).catch(unlessCode("AlreadyExists"));
+    return made ?? this.get({ namespace: object.metadata.namespace, name: nameOf(object) }, options);
   }
 
   /**
@@ -214,11 +205,8 @@ export class ResourceClient<T extends KubeObject> {
     const { uid, resourceVersion, finalizers = [] } = object.metadata;
     if (!finalizers.includes(finalizer)) return;
     const others = finalizers.filter((other) => other !== finalizer);
-    try {
-      await this.mergePatch(object.metadata, { metadata: { uid, resourceVersion, finalizers: others } });
-    } catch (error) {
-      if (!(error instanceof RametError) || error.code !== "NotFound") throw error;
-    }
+    const patch = { metadata: { uid, resourceVersion, finalizers: others } };
+    await this.mergePatch(object.metadata, patch).catch(unlessCode("NotFound"));
   }
 
   /** Returns whether the object existed. @throws RametError `Conflict` if the precondition does not hold */

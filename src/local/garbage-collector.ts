@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { backoffMilliseconds } from "../base/backoff.ts";
-import { RametError, unlessCode } from "../base/errors.ts";
+import { unlessCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { within } from "../base/within.ts";
 import type { OwnerReference } from "../api/schema/metadata.ts";
@@ -336,11 +336,8 @@ function isListed({ store }: Informer<Owned>): boolean {
 async function disown({ followed: { informer }, object: { metadata } }: Found, owner: string): Promise<void> {
   const { uid, resourceVersion, ownerReferences = [] } = metadata;
   const others = ownerReferences.filter((one) => one.uid !== owner);
-  try {
-    await informer.resource.mergePatch(metadata, { metadata: { uid, resourceVersion, ownerReferences: others } });
-  } catch (error) {
-    if (RametError.from(error).code !== "NotFound") throw error;
-  }
+  const patch = { metadata: { uid, resourceVersion, ownerReferences: others } };
+  await informer.resource.mergePatch(metadata, patch).catch(unlessCode("NotFound"));
 }
 
 /** An object in another version, plural or scope is read at another path. */

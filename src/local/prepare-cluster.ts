@@ -3,7 +3,7 @@ import { join, sep } from "node:path";
 import * as z from "zod";
 import { engineId } from "../api/engine/engine.ts";
 import type { Clock } from "../base/clock.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError, unlessCode } from "../base/errors.ts";
 import { runProgram } from "../base/run-program.ts";
 import { engineBuild } from "../cell/sandbox/engine-build.ts";
 import { ClusterSetting, localCellImage } from "./cluster-setting.ts";
@@ -48,11 +48,9 @@ export async function prepareCluster({ clock, signal, progress, ...given }: Prep
 async function acquireProbed(
   options: Pick<PrepareOptions, "clock" | "signal" | "progress">,
 ): Promise<ClusterSetting["tools"]> {
-  const probe = await acquireTools({ ...options, names: ["ramet-link"], all: toolNames }).catch((error: unknown) => {
-    // The call below reports all missing tools together.
-    if (RametError.from(error).code === "ToolMissing") return undefined;
-    throw error;
-  });
+  const link = acquireTools({ ...options, names: ["ramet-link"], all: toolNames });
+  const probe = await link.catch(unlessCode("ToolMissing"));
+  // This reports all missing tools together.
   if (probe === undefined) return acquireTools({ ...options, names: toolNames });
   await probeHost(probe["ramet-link"]);
   const others = toolNames.filter((name) => name !== "ramet-link");

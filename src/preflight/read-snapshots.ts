@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { allOf } from "../base/all-of.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError, unlessCode } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { keyOf, ObjectMeta } from "../kube/object.ts";
 import type { ListOptions } from "../kube/resource-client.ts";
@@ -83,10 +83,7 @@ export function readSnapshotClasses(client: KubeClient, signal: AbortSignal): Pr
 
 /** Reads the classes of both kinds. @throws RametError `Forbidden` */
 export async function readVolumeClasses(client: KubeClient, signal: AbortSignal): Promise<VolumeClasses> {
-  const snapshots = readSnapshotClasses(client, signal).catch((error: unknown) => {
-    if (RametError.from(error).code === "NotFound") return undefined;
-    throw error;
-  });
+  const snapshots = readSnapshotClasses(client, signal).catch(unlessCode("NotFound"));
   const [storage, ofSnapshots] = await Promise.all([storageClassesIn(client).list({ signal }), snapshots]);
   return {
     storage: storage.items.map(({ metadata, provisioner }) => ({

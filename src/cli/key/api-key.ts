@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { ApiKeyManifest, apiKeyKind, type ApiKey } from "../../api/kinds/api-key.ts";
 import { type ApiKeyFormat, newApiKey } from "../../api/keys/api-key-text.ts";
 import { defined } from "../../base/defined.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, unlessCode } from "../../base/errors.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
@@ -185,12 +185,9 @@ export async function createClientAccount(io: Io, { client, namespace }: Cluster
     // The account is for keys. A Pod that uses it must ask for its token.
     automountServiceAccountToken: false,
   };
-  try {
-    await client.resource(coreResources.serviceAccounts).create(account, { signal });
-    printLine(io.stderr, `Created the service account ${name}.`);
-  } catch (error) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-  }
+  const accounts = client.resource(coreResources.serviceAccounts);
+  const made = await accounts.create(account, { signal }).catch(unlessCode("AlreadyExists"));
+  if (made !== undefined) printLine(io.stderr, `Created the service account ${name}.`);
   const binding = `${clientRoleName}-${name}`;
   const apiGroup = "rbac.authorization.k8s.io";
   const manifest = {

@@ -1,7 +1,8 @@
 import { cp, mkdir, realpath } from "node:fs/promises";
+import { unlessMissing } from "../../local/files.ts";
 import { basename, dirname, join } from "node:path";
 import { delay } from "../../base/clock.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, textOfError } from "../../base/errors.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
 import { guestInContainer } from "../../cell/server/container-access.ts";
 import { cellSetting } from "../../cell/setting/cell-setting.ts";
@@ -69,12 +70,7 @@ async function placeCellPrograms(
     for (const name of names) await cp(await realpath(tools[name]), join(directory, name));
     await cp(sideProgramsPath, join(directory, basename(sideProgramsPath)), { recursive: true }).catch(unlessMissing);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new RametError("InvalidArgument", `Writing to ${directory} failed: ${why}`, { cause: error });
+    throw new RametError("InvalidArgument", `Writing to ${directory} failed: ${textOfError(error)}`, { cause: error });
   }
   return names.map((name) => join(directory, name));
-}
-
-function unlessMissing(error: unknown): void {
-  if (!(error instanceof Error && "code" in error && error.code === "ENOENT")) throw error;
 }

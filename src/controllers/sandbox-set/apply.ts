@@ -6,7 +6,7 @@ import { apiVersion } from "../../api/schema/kind.ts";
 import type { SetRevision } from "../../api/set/set-revision.ts";
 import { setSandbox } from "../../api/set/set-sandbox.ts";
 import { problemOf } from "../../api/state/problem.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, unlessCode } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { nextFailures } from "./failures.ts";
@@ -59,14 +59,7 @@ async function remove({ metadata }: Sandbox, { informers, newSandboxes }: SetDep
 
 /** A conflict is not an error: the cache shows the other change, and the key is reconciled again. */
 async function ignoreConflict(effect: Promise<void>): Promise<boolean> {
-  try {
-    await effect;
-    return true;
-  } catch (error) {
-    const { code } = RametError.from(error);
-    if (code !== "Conflict" && code !== "NotFound") throw error;
-    return false;
-  }
+  return (await effect.then(() => true).catch(unlessCode("Conflict", "NotFound"))) ?? false;
 }
 
 /**

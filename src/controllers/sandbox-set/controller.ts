@@ -1,6 +1,6 @@
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { group } from "../../api/schema/kind.ts";
-import { RametError } from "../../base/errors.ts";
+import { unlessCode } from "../../base/errors.ts";
 import {
   controllerKeys,
   type ControllerWatch,
@@ -113,12 +113,8 @@ async function deleteOrphans(key: string, dependencies: SetDependencies): Promis
 async function deleteAsSeen<T extends KubeObject>(resource: ResourceClient<T>, { metadata }: T): Promise<void> {
   if (metadata.deletionTimestamp !== undefined) return;
   const { uid, resourceVersion } = metadata;
-  try {
-    await resource.delete(metadata, { uid, resourceVersion });
-  } catch (error) {
-    // The change reconciles the key again.
-    if (RametError.from(error).code !== "Conflict") throw error;
-  }
+  // The change of a conflict reconciles the key again.
+  await resource.delete(metadata, { uid, resourceVersion }).catch(unlessCode("Conflict"));
 }
 
 export function sandboxSetController(parts: ControllerParts): Controller {

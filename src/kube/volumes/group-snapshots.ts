@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { RametError } from "../../base/errors.ts";
+import { unlessCode } from "../../base/errors.ts";
 import type { KubeClient } from "../kube-client.ts";
 import { ObjectMeta } from "../object.ts";
 import type { ResourceClient } from "../resource-client.ts";
@@ -76,7 +76,7 @@ export async function groupKindsOf(client: KubeClient): Promise<GroupKinds | und
   for (const version of versions) {
     const refs = groupResources(version);
     const classes = client.resource(refs.classes, (value) => SnapshotClass.parse(value));
-    const listed = await classes.list().catch(undefinedIfMissing);
+    const listed = await classes.list().catch(unlessCode("NotFound"));
     if (listed === undefined) continue;
     return {
       apiVersion: `${group}/${version}`,
@@ -87,8 +87,4 @@ export async function groupKindsOf(client: KubeClient): Promise<GroupKinds | und
     };
   }
   return undefined;
-}
-
-function undefinedIfMissing(thrown: unknown): undefined {
-  if (RametError.from(thrown).code !== "NotFound") throw thrown;
 }

@@ -1,5 +1,5 @@
 import { defined } from "../../base/defined.ts";
-import { RametError, textOfError } from "../../base/errors.ts";
+import { RametError, textOfError, unlessCode } from "../../base/errors.ts";
 import type { ReconcileResult } from "../../kube/controller.ts";
 import type { Informer } from "../../kube/informer.ts";
 import type { Log } from "../../base/log.ts";
@@ -230,11 +230,8 @@ export class PodRunner {
     const { hostIP, clock } = this.#options;
     const seen = this.#statuses.latest(pod);
     const sides = this.#sides.get(pod.metadata.uid)?.status();
-    try {
-      await this.#statuses.write(pod, podStatus(seen, observation, { hostIP, now: clock.now(), sides }));
-    } catch (error) {
-      if (RametError.from(error).code !== "NotFound") throw error;
-    }
+    const status = podStatus(seen, observation, { hostIP, now: clock.now(), sides });
+    await this.#statuses.write(pod, status).catch(unlessCode("NotFound"));
   }
 
   async #delete(pod: NodePod): Promise<void> {

@@ -1,6 +1,6 @@
 import { RametError } from "../../base/errors.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
-import { delay, type Clock } from "../../base/clock.ts";
+import { type Clock, delay, isAborted } from "../../base/clock.ts";
 import type { PartStatus } from "../cluster-status.ts";
 import type { Child } from "../control-plane/child.ts";
 import { identifyProcess } from "../process-identity.ts";
@@ -104,9 +104,4 @@ export class Part {
     this.#status = Object.fromEntries(merged) as PartStatus;
     this.#options.onChange(this.#status);
   }
-}
-
-/** A function, because the compiler assumes that `aborted` does not change. */
-function isAborted(signal: AbortSignal): boolean {
-  return signal.aborted;
 }

@@ -1,4 +1,5 @@
 import { RametError } from "../../base/errors.ts";
+import { isAborted } from "../../base/clock.ts";
 import { EventRecorder, type Transition } from "../../kube/events.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { type Preparation, preparationAnnotation, readPreparation } from "../../kube/volumes/preparation.ts";
@@ -53,7 +54,7 @@ export async function prepareSnapshots(
       if (isReported) onChange({ name, state: "waiting", restarts: 0 });
       next += 1;
     } catch (thrown) {
-      if (wasAborted(signal)) break;
+      if (isAborted(signal)) break;
       const error = RametError.from(thrown);
       message = error.describe();
       show();
@@ -62,7 +63,7 @@ export async function prepareSnapshots(
       failures += 1;
     }
   }
-  if (isReported && !wasAborted(signal)) await report.ended(since, clock.now().toISOString());
+  if (isReported && !isAborted(signal)) await report.ended(since, clock.now().toISOString());
 }
 
 /** Writes the preparation to the CSIDriver, and Events about it, one after another: the last report remains. The preparation itself does not depend on them. */
@@ -109,9 +110,4 @@ class PreparationReport {
       process.stderr.write(`Reporting the preparation of snapshots failed: ${RametError.from(error).message}\n`);
     }
   }
-}
-
-/** A function, because the compiler assumes that `aborted` does not change. */
-function wasAborted(signal: AbortSignal): boolean {
-  return signal.aborted;
 }

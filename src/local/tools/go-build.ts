@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import * as z from "zod";
-import { RametError } from "../../base/errors.ts";
+import { RametError, unlessCode } from "../../base/errors.ts";
 import { findOnPath } from "./find-installed.ts";
 import { runProgram } from "./run-program.ts";
 import type { GoBuild } from "./tool.ts";
@@ -49,13 +49,9 @@ async function knownExperiment(
 ): Promise<Record<string, string>> {
   if (experiment === undefined) return {};
   const variables = { GOEXPERIMENT: experiment };
-  try {
-    await runProgram(go, ["env", "GOVERSION"], { environment: { ...environment, ...variables }, cwd: module, signal });
-    return variables;
-  } catch (error) {
-    if (RametError.from(error).code !== "Internal") throw error;
-    return {};
-  }
+  const options = { environment: { ...environment, ...variables }, cwd: module, signal };
+  const known = await runProgram(go, ["env", "GOVERSION"], options).catch(unlessCode("Internal"));
+  return known === undefined ? {} : variables;
 }
 
 const Printed = z.object({ GOPROXY: z.string(), GOMODCACHE: z.string() });

@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { text } from "node:stream/consumers";
 import { RametError } from "../../base/errors.ts";
-import { canceled } from "../../base/clock.ts";
+import { canceled, isAborted } from "../../base/clock.ts";
 
 export interface RunOptions {
   cwd?: string;
@@ -45,7 +45,7 @@ export async function runProgram(program: string, args: string[], options: RunOp
   const failure = await ending(child);
   const [stdout, stderr] = await printing;
   signal?.removeEventListener("abort", onAbort);
-  if (wasAborted(signal)) throw canceled(what, signal);
+  if (isAborted(signal)) throw canceled(what, signal);
   if (failure instanceof Error) {
     throw new RametError("ToolMissing", `${what} failed: cannot start ${program}: ${failure.message}`, {
       cause: failure,
@@ -76,11 +76,6 @@ function ending(child: ChildProcess): Promise<Error | string | undefined> {
       resolve(code === 0 ? undefined : (signal ?? `exit code ${code ?? 0}`));
     });
   });
-}
-
-/** A function, because the compiler assumes that `aborted` does not change. */
-function wasAborted(signal: AbortSignal | undefined): boolean {
-  return signal?.aborted === true;
 }
 
 function endGroup(pid: number | undefined): void {

@@ -127,12 +127,7 @@ async function createVolume(client: KubeClient, claim: Claim, made: Made): Promi
       nodeAffinity: { required: { nodeSelectorTerms: made.accessibleTopology.map(termOf) } },
     },
   };
-  try {
-    return await volumes.create(manifest);
-  } catch (error) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-    return volumes.get({ name: volumeNameOf(claim) });
-  }
+  return volumes.ensure(manifest);
 }
 
 function termOf({ segments }: Made["accessibleTopology"][number]): object {
