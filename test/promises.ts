@@ -50,6 +50,9 @@ export const promises: Record<string, readonly string[]> = {
     "test/cluster/egress.test.ts",
     "test/contract/cell/volumes.test.ts",
   ],
+  "11. Files never count as memory, neither in a sandbox nor in its clones": [
+    "test/contract/cell/files-on-disk.test.ts",
+  ],
   "12. Status is data: what a program must know is a field": ["test/contract/kstatus/kstatus.test.ts"],
   "13. Output, events and data arrive whole or end with an error": [
     "test/contract/guest/guest.test.ts",
