@@ -1,14 +1,11 @@
 import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import { RametError } from "../../base/errors.ts";
-import type { ReconcileResult } from "../../kube/controller.ts";
 import type { Informer } from "../../kube/informer.ts";
-import type { KubeClient } from "../../kube/kube-client.ts";
-import { controllerOf, keyOf } from "../../kube/object.ts";
+import { keyOf } from "../../kube/object.ts";
 import type { Claim } from "../../kube/volumes/volumes.ts";
 import { hasEnded, type NodePod } from "./pod.ts";
 
 export interface ClaimsOptions {
-  client: KubeClient;
   claims: Informer<Claim>;
   pods: Informer<NodePod>;
   /** Provisions volumes, and knows their directories. */
@@ -17,8 +14,6 @@ export interface ClaimsOptions {
 
 /** Keeps a claim while a Pod uses it. On a cluster, the controller manager removes it. */
 const protection = "kubernetes.io/pvc-protection";
-/** How often the owner of a claim is looked up. */
-const ownerCheckMilliseconds = 15_000;
 
 /** Mounts PersistentVolumeClaims on the local node, and keeps those that a Pod uses. */
 export class Claims {
@@ -55,16 +50,11 @@ export class Claims {
     return this.#options.volumes.directoryOf(claim);
   }
 
-  /** Releases a deleted claim that no Pod uses, and deletes one whose owner was deleted. */
-  async reconcile(key: string): Promise<ReconcileResult> {
+  /** Releases a deleted claim that no Pod uses. */
+  async reconcile(key: string): Promise<void> {
     const claim = this.#options.claims.store.get(key);
-    if (claim === undefined) return;
-    if (claim.metadata.deletionTimestamp !== undefined) return this.#release(claim);
-    if (await this.#isOwnerGone(claim)) {
-      await this.#resource.delete(claim.metadata, { uid: claim.metadata.uid });
-      return;
-    }
-    return controllerOf(claim) === undefined ? undefined : { requeueAfterMilliseconds: ownerCheckMilliseconds };
+    if (claim?.metadata.deletionTimestamp === undefined || this.#usersOf(claim).length > 0) return;
+    await this.#options.claims.resource.removeFinalizer(claim, protection);
   }
 
   /** The keys of the claims that a Pod mounts. */
@@ -74,36 +64,13 @@ export class Claims {
   }
 
   async #find(at: { namespace: string | undefined; name: string }): Promise<Claim | undefined> {
-    return this.#options.claims.store.get(keyOf(at)) ?? (await this.#resource.find(at));
+    return this.#options.claims.store.get(keyOf(at)) ?? (await this.#options.claims.resource.find(at));
   }
 
   /** A kubelet's Pods that have ended no longer use their claims. */
   #usersOf({ metadata }: Claim): NodePod[] {
     const key = keyOf(metadata);
     return this.#options.pods.store.list().filter((pod) => !hasEnded(pod) && Claims.keysOf(pod).includes(key));
-  }
-
-  async #release(claim: Claim): Promise<void> {
-    const { finalizers = [], resourceVersion } = claim.metadata;
-    if (!finalizers.includes(protection) || this.#usersOf(claim).length > 0) return;
-    const kept = finalizers.filter((one) => one !== protection);
-    await this.#resource.mergePatch(claim.metadata, { metadata: { resourceVersion, finalizers: kept } });
-  }
-
-  /** On a cluster, the garbage collector deletes what a deleted object owned. */
-  async #isOwnerGone(claim: Claim): Promise<boolean> {
-    const owner = controllerOf(claim);
-    if (owner?.kind !== "Sandbox") return false;
-    const [group = "", version = ""] = owner.apiVersion.split("/");
-    const ref = { group, version, plural: "sandboxes", kind: owner.kind, namespaced: true };
-    const found = await this.#options.client
-      .resource(ref)
-      .find({ namespace: claim.metadata.namespace, name: owner.name });
-    return found?.metadata.uid !== owner.uid;
-  }
-
-  get #resource() {
-    return this.#options.claims.resource;
   }
 }
 

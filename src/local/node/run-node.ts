@@ -66,7 +66,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     directory: join(dir, "volumes"),
     log,
   });
-  const claims = new Claims({ client, claims: claimInformer, pods: informer, volumes });
+  const claims = new Claims({ claims: claimInformer, pods: informer, volumes });
   const directory = join(dir, "pods");
   const { tools, cell, cellImage, earlierCells, environment } = options;
   const cells = new CellImages({ tools, cell, cellImage, earlier: earlierCells });
