@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { defineRule, namedSnapshotOf } from "../rule.ts";
+import { resultOr } from "../../src/base/errors.ts";
 
 /**
  * Everyone who can read the named snapshot can read its recipe. It is also in the state, in previews and in the memory
@@ -11,7 +12,11 @@ export const recipeSecrets = defineRule({
   remedy: 'Copy it as a file that is stored in a Secret: copy({ path, secret: config.requireSecret("token") }).',
   settings: {
     patterns: z
-      .array(z.string().refine(isPattern, "is not a regular expression"))
+      .array(
+        z
+          .string()
+          .refine((text) => resultOr(() => new RegExp(text), undefined) !== undefined, "is not a regular expression"),
+      )
       .default([])
       .describe("Additional regular expressions for secrets."),
   },
@@ -49,14 +54,6 @@ export const recipeSecrets = defineRule({
 function textsOf({ run, start, copy, waitFor, env = {} }: Step): string[] {
   const given = [run, start, copy?.content, copy?.url, waitFor?.command, ...Object.values(env)];
   return given.filter((text) => text !== undefined);
-}
-
-function isPattern(text: string): boolean {
-  try {
-    return new RegExp(text) instanceof RegExp;
-  } catch {
-    return false;
-  }
 }
 
 const Step = z.object({

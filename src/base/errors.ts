@@ -50,6 +50,15 @@ export function unlessCode(...codes: ErrorCode[]): (error: unknown) => undefined
   };
 }
 
+/** What a call returns, or `otherwise` if it throws: for texts that anybody can write, and files that may be missing. */
+export function resultOr<T, Otherwise>(run: () => T, otherwise: Otherwise): T | Otherwise {
+  try {
+    return run();
+  } catch {
+    return otherwise;
+  }
+}
+
 /** Whether a promise is fulfilled, where the reason of a rejection does not matter. */
 export function isFulfilled(work: Promise<unknown>): Promise<boolean> {
   return work.then(

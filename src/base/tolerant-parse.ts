@@ -1,4 +1,5 @@
 import type * as z from "zod";
+import { resultOr } from "./errors.ts";
 
 export interface TolerantResult<T> {
   value: T;
@@ -41,9 +42,5 @@ function at(value: unknown, path: readonly PropertyKey[]): object {
 /** The value of a JSON text. Undefined for no text, and for one that is not JSON or that the schema does not accept. */
 export function parsedJson<T extends z.ZodType>(schema: T, text: string | undefined): z.output<T> | undefined {
   if (text === undefined) return undefined;
-  try {
-    return schema.parse(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
+  return resultOr(() => schema.parse(JSON.parse(text)), undefined);
 }

@@ -1,5 +1,7 @@
 import type { Readable, Writable } from "node:stream";
+import { text as textOf } from "node:stream/consumers";
 import type { Clock } from "../base/clock.ts";
+import { readText } from "../base/read-text.ts";
 import { visible } from "../base/visible.ts";
 
 /** A command's streams, environment, clock and signals. Tests pass their own. */
@@ -32,6 +34,11 @@ export interface Terminal {
 /** Writes a line, with control characters made visible. */
 export function printLine(stream: Writable, line: string): void {
   stream.write(`${visible(line)}\n`);
+}
+
+/** The text of a file that the user names; `-` is stdin. @throws RametError `NotFound` */
+export function readInput({ stdin }: Io, path: string): Promise<string> {
+  return path === "-" ? textOf(stdin) : readText(path);
 }
 
 export function lineWriter(stream: Writable): (line: string) => void {

@@ -1,7 +1,7 @@
 import { guestClientPort, reportsPort } from "../api/wire/cell-api.ts";
 import type { Clock } from "../base/clock.ts";
 import { defined } from "../base/defined.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError, resultOr } from "../base/errors.ts";
 import type { ObjectStore } from "../kube/store.ts";
 import type { Access, AccessQuestion, SandboxRight } from "./access.ts";
 import type { ClientOrigin } from "./client-origin.ts";
@@ -243,17 +243,9 @@ function isInternal(url = "/"): boolean {
   const path = url.split(/[?#]/, 1)[0] ?? "";
   const [, target = path] = /^[a-z]+:\/\/[^/]*(\/.*)$/i.exec(path) ?? [];
   return internalPaths.has(
-    decoded(target)
+    resultOr(() => decodeURIComponent(target), target)
       .replaceAll(/\/+/g, "/")
       .replace(/(?<=.)\/$/, "")
       .toLowerCase(),
   );
-}
-
-function decoded(path: string): string {
-  try {
-    return decodeURIComponent(path);
-  } catch {
-    return path;
-  }
 }

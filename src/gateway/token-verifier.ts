@@ -1,7 +1,7 @@
 import { createLocalJWKSet, decodeJwt, errors, jwtVerify } from "jose";
 import * as z from "zod";
 import { gatewayAudience } from "../api/names/system-names.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError, resultOr } from "../base/errors.ts";
 import { within } from "../base/within.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 
@@ -136,9 +136,5 @@ export const tokenHint = `Send a token in the header Ramet-Access-Token; create 
 
 /** When a token expires, in milliseconds since 1970. Never, if it is not a JSON Web Token or does not say. */
 export function expiryOf(token: string): number {
-  try {
-    return (Claims.parse(decodeJwt(token)).exp ?? Infinity) * 1000;
-  } catch {
-    return Infinity;
-  }
+  return resultOr(() => (Claims.parse(decodeJwt(token)).exp ?? Infinity) * 1000, Infinity);
 }

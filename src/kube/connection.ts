@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { readText } from "../base/read-text.ts";
 import { defined } from "../base/defined.ts";
 import { RametError, textOfError } from "../base/errors.ts";
 import type { Clock } from "../base/clock.ts";
@@ -184,10 +185,7 @@ function execFailure(plugin: ExecPlugin, error: unknown): RametError {
   });
 }
 
-async function readToken(path: string): Promise<string> {
-  try {
-    return (await readFile(path, "utf8")).trim();
-  } catch (error) {
-    throw new RametError("Unauthorized", `Cannot read the token file ${path}: ${textOfError(error)}`, { cause: error });
-  }
+/** The token in a file. @throws RametError `Unauthorized` */
+export async function readToken(path: string): Promise<string> {
+  return (await readText(path, `the token file ${path}`, "Unauthorized")).trim();
 }

@@ -1,4 +1,5 @@
-import { access, readFile } from "node:fs/promises";
+import { access } from "node:fs/promises";
+import { readText } from "../base/read-text.ts";
 import { delimiter, dirname, join, resolve } from "node:path";
 import { parse } from "yaml";
 import * as z from "zod";
@@ -104,7 +105,10 @@ export interface MergedKubeconfig extends Pick<Kubeconfig, "current-context" | "
 export async function readKubeconfig(source: KubeconfigSource): Promise<MergedKubeconfig> {
   if ("text" in source) return merge("given as text", [{ ...validated(source.text, "given as text"), directory: "." }]);
   const paths = [source.path].flat();
-  const read = async (path: string) => ({ ...validated(await textOf(path), path), directory: dirname(resolve(path)) });
+  const read = async (path: string) => ({
+    ...validated(await readText(path, `the kubeconfig ${path}`), path),
+    directory: dirname(resolve(path)),
+  });
   return merge(paths.join(" and "), await Promise.all(paths.map(read)));
 }
 
@@ -131,14 +135,6 @@ export function entryNamed<T extends { name: string }>(
   throw new RametError("NotFound", `The kubeconfig ${origin} has no ${noun} named "${name}"`, {
     hint: known === "" ? `Add a ${noun} to it` : `Choose one of: ${known}`,
   });
-}
-
-async function textOf(path: string): Promise<string> {
-  try {
-    return await readFile(path, "utf8");
-  } catch (error) {
-    throw new RametError("NotFound", `Cannot read the kubeconfig ${path}: ${textOfError(error)}`, { cause: error });
-  }
 }
 
 function validated(text: string, origin: string): Kubeconfig {

@@ -1,7 +1,7 @@
-import { readFile } from "node:fs/promises";
+import { readText } from "../base/read-text.ts";
 import { resolve } from "node:path";
 import { defined } from "../base/defined.ts";
-import { RametError, textOfError } from "../base/errors.ts";
+import { RametError } from "../base/errors.ts";
 import { systemClock, type Clock } from "../base/clock.ts";
 import {
   type Connection,
@@ -174,11 +174,5 @@ async function inlineOrFile(inline: string | undefined, file: string | undefined
   if (inline !== undefined && inline !== "") return Buffer.from(inline, "base64").toString("utf8");
   if (file === undefined || file === "") return undefined;
   const path = resolve(directory, file);
-  try {
-    return await readFile(path, "utf8");
-  } catch (error) {
-    throw new RametError("NotFound", `Cannot read ${path}, which the kubeconfig refers to: ${textOfError(error)}`, {
-      cause: error,
-    });
-  }
+  return readText(path, `${path}, which the kubeconfig refers to`);
 }

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { jsonValue } from "../base/canonical-json.ts";
 import type { ErrorCode } from "../base/error-codes.ts";
 import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
@@ -27,7 +28,7 @@ const StatusBody = z.looseObject({
  * @param retryAfter the `Retry-After` header, in seconds (the API server never sends a date)
  */
 export function readStatus(httpStatus: number, body: string, retryAfter?: string): ApiStatus {
-  return statusOfBody(httpStatus, parseJson(body), body, retryAfter);
+  return statusOfBody(httpStatus, jsonValue(body), body, retryAfter);
 }
 
 export function readStatusEvent(object: unknown): ApiStatus {
@@ -120,11 +121,3 @@ const meanings: ReadonlyMap<number, Meaning> = new Map([
   [415, { code: "InvalidArgument", retryable: false }],
   [422, { code: "InvalidArgument", retryable: false }],
 ]);
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}

@@ -1,7 +1,7 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { readFile, rename, stat, writeFile } from "node:fs/promises";
 import type * as z from "zod";
-import { hasSystemCode } from "../base/errors.ts";
+import { hasSystemCode, resultOr } from "../base/errors.ts";
 
 /** Writes a file that only the owner can read. Readers find all of the old or of the new content. */
 export async function replaceFile(path: string, text: string): Promise<void> {
@@ -32,11 +32,7 @@ export function readIfExistsSync(path: string): string | undefined {
 
 /** The value of a JSON file. Undefined if it is missing, cannot be read, or is not valid: a crash of the machine may leave half of it. */
 export function readJsonSync<T extends z.ZodType>(schema: T, path: string): z.output<T> | undefined {
-  try {
-    return schema.parse(JSON.parse(readFileSync(path, "utf8")));
-  } catch {
-    return undefined;
-  }
+  return resultOr(() => schema.parse(JSON.parse(readFileSync(path, "utf8"))), undefined);
 }
 
 export async function exists(path: string): Promise<boolean> {

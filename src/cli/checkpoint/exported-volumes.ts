@@ -1,13 +1,11 @@
-import { readFile } from "node:fs/promises";
-import { text as textOf } from "node:stream/consumers";
 import { parse } from "yaml";
 import { type CheckpointManifest, Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { type ExportedVolumes, parseExportedVolumes, exportedVolumes } from "../../api/volumes/exported-volumes.ts";
 import { defined } from "../../base/defined.ts";
-import { RametError, whyUnreadable } from "../../base/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { type Io, printLine, writeAll } from "../io.ts";
+import { type Io, printLine, writeAll, readInput } from "../io.ts";
 import { checkName, naming, type WaitFlags } from "../options.ts";
 import { documentOf, type OutputFormat } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
@@ -42,9 +40,7 @@ export async function importCheckpoint(io: Io, options: ImportOptions): Promise<
 }
 
 async function read(io: Io, path: string): Promise<ExportedVolumes> {
-  const text = await (path === "-" ? textOf(io.stdin) : readFile(path, "utf8")).catch((cause: unknown) => {
-    throw new RametError("NotFound", `Cannot read ${path}: ${whyUnreadable(cause)}`, { cause });
-  });
+  const text = await readInput(io, path);
   try {
     return parseExportedVolumes(parse(text));
   } catch (error) {

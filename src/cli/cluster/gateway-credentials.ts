@@ -1,8 +1,8 @@
-import { readFile } from "node:fs/promises";
+import { readToken } from "../../kube/connection.ts";
 import { decodeJwt } from "jose";
 import * as z from "zod";
 import { gatewayAddress, gatewayAudience, systemNamespace } from "../../api/names/system-names.ts";
-import { RametError, whyUnreadable } from "../../base/errors.ts";
+import { RametError, resultOr } from "../../base/errors.ts";
 import type { GatewayCredentials } from "../../cell/client/gateway-guest.ts";
 import { parseOriginUrl } from "../../install/gateway-address.ts";
 import { ObjectMeta } from "../../kube/object.ts";
@@ -109,6 +109,7 @@ type TokenSource = NonNullable<GatewayCredentials["token"]>;
 /** The token that flags or variables select. */
 function tokenOfFlags(io: Io, cluster: Cluster, flags: AccessFlags): TokenSource | undefined {
   const { tokenFile } = flags;
+  // Read for each call: the kubelet renews projected tokens.
   if (tokenFile !== undefined) return () => readToken(tokenFile);
   const account = flags.asServiceAccount;
   if (account !== undefined) return requestedToken(io, cluster, account);
@@ -116,17 +117,6 @@ function tokenOfFlags(io: Io, cluster: Cluster, flags: AccessFlags): TokenSource
   if (token !== undefined) return () => Promise.resolve(token);
   const usual = nonEmpty(io.environment["RAMET_AS_SERVICE_ACCOUNT"]);
   return usual === undefined ? undefined : requestedToken(io, cluster, usual);
-}
-
-/** Read for each call: the kubelet renews projected tokens. */
-async function readToken(path: string): Promise<string> {
-  try {
-    return (await readFile(path, "utf8")).trim();
-  } catch (cause) {
-    throw new RametError("Unauthorized", `Cannot read the token file ${path}: ${whyUnreadable(cause)}`, {
-      cause,
-    });
-  }
 }
 
 /** The token of a user who names none: that of the kubeconfig's service account, or of the local cluster's. */
@@ -145,11 +135,7 @@ async function tokenOfUser(io: Io, cluster: Cluster, published: string | undefin
 
 /** Tokens of some authenticators are not JSON Web Tokens. */
 function claimsOf(token: string): z.infer<typeof Claims> {
-  try {
-    return Claims.parse(decodeJwt(token));
-  } catch {
-    return {};
-  }
+  return resultOr(() => Claims.parse(decodeJwt(token)), {});
 }
 
 const Claims = z.object({

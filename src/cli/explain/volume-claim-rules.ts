@@ -16,6 +16,7 @@ import {
   retriedBy,
 } from "./volume-facts.ts";
 import { explainVolumeSnapshot } from "./volume-snapshot-rules.ts";
+import { resultOr } from "../../base/errors.ts";
 
 export function explainVolumeClaim(facts: ClaimFacts): Explanation {
   const { claim, now } = facts;
@@ -180,11 +181,7 @@ function missingSize({ spec }: Claim, restoreSize: string | undefined): ReturnTy
 }
 
 function bytesOf(quantity: string | number | undefined): number | undefined {
-  try {
-    return quantity === undefined ? undefined : quantityToBytes(quantity);
-  } catch {
-    return undefined;
-  }
+  return resultOr(() => (quantity === undefined ? undefined : quantityToBytes(quantity)), undefined);
 }
 
 const deletionRules: Rule<ClaimFacts> = firstOf(

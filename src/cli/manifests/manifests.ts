@@ -1,4 +1,5 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { readText } from "../../base/read-text.ts";
 import { join } from "node:path";
 import { Document, isNode } from "yaml";
 import {
@@ -33,10 +34,11 @@ export async function printManifests(io: Io, settings: Settings<"manifests">): P
     await write(io, all, { out, rights: { ...commonRights, [controllerName]: rightsBeside } });
     return;
   }
+  const { ca } = settings.gateway;
   const options = parseInstallOptions({
     ...common,
     cellImage: settings.cellImage ?? missingCellImage(),
-    gateway: { ...settings.gateway, ca: await textOf(settings.gateway.ca) },
+    gateway: { ...settings.gateway, ca: ca && (await readText(ca)) },
     clientApi: clientApi.replicas > 0 ? clientApi : undefined,
     store: storeOf(settings),
   });
@@ -75,13 +77,6 @@ async function write(
     await writeFiles(out, files, mark);
     printLine(io.stdout, join(out, "kustomization.yaml"));
   }
-}
-
-async function textOf(path: string | undefined): Promise<string | undefined> {
-  if (path === undefined) return undefined;
-  return readFile(path, "utf8").catch((cause: unknown) => {
-    throw new RametError("NotFound", `Cannot read ${path}: ${whyUnreadable(cause)}`, { cause });
-  });
 }
 
 function storeOf({ store: { address, directory, claim, ...access } }: Settings<"manifests">): InstallOptions["store"] {

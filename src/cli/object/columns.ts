@@ -13,6 +13,7 @@ import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { messageOf } from "../../kube/reported-state.ts";
 import { type Column, age, size } from "../output/render.ts";
+import { resultOr } from "../../base/errors.ts";
 
 const nameColumn: Column = { heading: "NAME", cell: ({ metadata }) => metadata.name };
 const ageColumn: Column = { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) };
@@ -46,11 +47,7 @@ export const templateColumns: readonly Column[] = [
 ];
 
 function imageOf(template: unknown, otherwise: string): string {
-  try {
-    return parsePodTemplate(template).spec.containers[0]?.image ?? "";
-  } catch {
-    return otherwise;
-  }
+  return resultOr(() => parsePodTemplate(template).spec.containers[0]?.image ?? "", otherwise);
 }
 
 /** Returns the owner of a template: its set, or the checkpoint whose source has it. */

@@ -1,5 +1,3 @@
-import { readFile } from "node:fs/promises";
-import { text as textOf } from "node:stream/consumers";
 import { parseAllDocuments } from "yaml";
 import {
   type NamedSnapshot,
@@ -7,13 +5,13 @@ import {
   type NamedSnapshotManifest as Manifest,
 } from "../../api/kinds/named-snapshot.ts";
 import { annotations } from "../../api/names/labels.ts";
-import { RametError, whyUnreadable } from "../../base/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { awaitBuild } from "../../operations/await-build.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
 import type { WaitFlags } from "../options.ts";
-import { type Io, printLine } from "../io.ts";
+import { type Io, printLine, readInput } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
 
 export interface ApplySnapshotsOptions extends ClusterOptions, WaitFlags {
@@ -113,8 +111,7 @@ function refuseHeld({ metadata, spec }: NamedSnapshot): void {
  * @throws RametError `InvalidArgument`, naming the file and the invalid field; `NotFound`
  */
 export async function manifestsIn(io: Io, path: string): Promise<Manifest[]> {
-  const text = path === "-" ? await textOf(io.stdin) : await read(path);
-  return parseAllDocuments(text).flatMap((document) => {
+  return parseAllDocuments(await readInput(io, path)).flatMap((document) => {
     const [broken] = document.errors;
     if (broken !== undefined) throw invalid(path, broken.message);
     const value: unknown = document.toJS();
@@ -132,14 +129,6 @@ function manifestOf(path: string, value: unknown): Manifest {
   if (result.data.metadata.name === undefined) throw invalid(path, "metadata.name: is required");
   // Return the manifest as written, without the schema's defaults: the API server adds those.
   return value as Manifest;
-}
-
-async function read(path: string): Promise<string> {
-  try {
-    return await readFile(path, "utf8");
-  } catch (cause) {
-    throw new RametError("NotFound", `Cannot read ${path}: ${whyUnreadable(cause)}`, { cause });
-  }
 }
 
 function invalid(path: string, why: string): RametError {

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { parsedJson } from "../../base/tolerant-parse.ts";
 import { CellConfig, type KeySets } from "../../api/wire/cell-api.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { rotationEntry, rotationIn, type RotationState, type WaitingCell } from "../../api/names/key-rotation.ts";
@@ -212,15 +213,10 @@ const mostNamed = 100;
 /** The keys with which a Pod's cell has started, as canonical JSON; undefined if they cannot be read. */
 function keysOfPod({ spec }: Pod): string | undefined {
   const text = spec.containers[0]?.env?.find(({ name }) => name === "RAMET_CELL")?.value;
-  if (text === undefined) return undefined;
-  try {
-    const { publicKey, gatewayKey, keySets } = StartedWith.parse(JSON.parse(text));
-    return canonicalJson(
-      keySets ?? { controllers: [publicKey], gateways: gatewayKey === undefined ? [] : [gatewayKey] },
-    );
-  } catch {
-    return undefined;
-  }
+  const started = parsedJson(StartedWith, text);
+  if (started === undefined) return undefined;
+  const { publicKey, gatewayKey, keySets } = started;
+  return canonicalJson(keySets ?? { controllers: [publicKey], gateways: gatewayKey === undefined ? [] : [gatewayKey] });
 }
 
 const StartedWith = z.looseObject(CellConfig.pick({ publicKey: true, gatewayKey: true, keySets: true }).shape);

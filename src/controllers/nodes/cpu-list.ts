@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { parsedJson } from "../../base/tolerant-parse.ts";
 import * as z from "zod";
 
 export const NodeReport = z.object({
@@ -54,16 +55,8 @@ export function parseCpuList(data: Readonly<Record<string, string>> | null | und
       if (features !== undefined) list.features.set(id, new Set(features));
       continue;
     }
-    const report = parseReport(text);
+    const report = parsedJson(NodeReport, text);
     if (report !== undefined) list.nodes.set(key, report);
   }
   return list;
-}
-
-function parseReport(text: string): NodeReport | undefined {
-  try {
-    return NodeReport.parse(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
 }

@@ -11,7 +11,7 @@ import {
 import type { Backends } from "../../backends/backends.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { partsOf } from "../../backends/checkpoint-record.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, resultOr } from "../../base/errors.ts";
 import type { Cache } from "../cluster/cache.ts";
 import type { ControllerParts } from "../cluster/controller-parts.ts";
 import type { Engines } from "../images/engines.ts";
@@ -126,11 +126,7 @@ async function resolveReference(
 
 /** Undefined for an id that is not a valid name: ids may contain other characters. */
 function asName(text: string): SnapshotReference | undefined {
-  try {
-    return parseSnapshotReference(text);
-  } catch {
-    return undefined;
-  }
+  return resultOr(() => parseSnapshotReference(text), undefined);
 }
 
 /** Decides whether a sandbox with this template can be restored from this checkpoint. */

@@ -1,4 +1,5 @@
 import { engineId } from "../../api/engine/engine.ts";
+import { parsedJson } from "../../base/tolerant-parse.ts";
 import * as z from "zod";
 import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
@@ -174,18 +175,10 @@ function readiness(pod: Pod): ConditionChange {
 function imageConditions({ metadata }: Pod): ConditionChange[] {
   const text = metadata.annotations?.[annotations.imageProblem];
   if (text === undefined) return [];
-  const { code, message } = imageProblem(text);
+  // Whoever can change the Pod can change the text.
+  const { code = "Internal", message = "the reason was lost" } = parsedJson(ImageProblem, text) ?? {};
   const what = `The image is not pinned, and its user, variables and working directory do not apply: ${message}`;
   return [{ type: "ImageResolved", status: "False", reason: code, message: what }];
-}
-
-/** Whoever can change the Pod can change the text. */
-function imageProblem(text: string): { code: string; message: string } {
-  try {
-    return ImageProblem.parse(JSON.parse(text));
-  } catch {
-    return { code: "Internal", message: "the reason was lost" };
-  }
 }
 
 const ImageProblem = z.object({ code: z.string().regex(/^[A-Za-z]{1,64}$/), message: z.string().max(2_000) });

@@ -5,6 +5,7 @@ import { getCACertificates } from "node:tls";
 import type { KeyPair } from "./certificate.ts";
 import { readIfExists, replaceFile } from "../files.ts";
 import { bundle, unbundle, issueCertificate } from "./pki.ts";
+import { resultOr } from "../../base/errors.ts";
 
 /** The files with which the gateway of a local cluster serves TLS. Only the owner can read them. */
 export interface DomainCertificate {
@@ -64,11 +65,7 @@ async function isCurrent(path: string, authority: KeyPair, now: Date): Promise<b
 }
 
 function endsAfter(pem: string, milliseconds: number): boolean {
-  try {
-    return new Date(new X509Certificate(pem).validTo).getTime() > milliseconds;
-  } catch {
-    return false;
-  }
+  return resultOr(() => new Date(new X509Certificate(pem).validTo).getTime() > milliseconds, false);
 }
 
 /** A machine without certificates of its own gets those of Node. */

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { delimiter, dirname, join } from "node:path";
-import { RametError } from "../../base/errors.ts";
+import { RametError, resultOr } from "../../base/errors.ts";
 import { isExecutable } from "../tools/find-installed.ts";
 import type { ProgressLine } from "../tools/progress.ts";
 import { runProgram } from "../tools/run-program.ts";
@@ -150,11 +150,7 @@ async function canInstall(): Promise<boolean> {
 
 /** Absent if the user has no name, as in a container that runs as a numeric user. */
 function userName(): string | undefined {
-  try {
-    return userInfo().username;
-  } catch {
-    return undefined;
-  }
+  return resultOr(() => userInfo().username, undefined);
 }
 
 /** The machine's list of package archives, which may name a mirror. None: mmdebstrap uses its default. */

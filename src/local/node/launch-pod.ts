@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { closeSync, openSync, readdirSync, readFileSync } from "node:fs";
-import { RametError } from "../../base/errors.ts";
+import { RametError, resultOr } from "../../base/errors.ts";
 import { identifyProcess, type ProcessIdentity, signalProcess } from "../process-identity.ts";
 import { viewFlags, type CellView, type MachineView } from "./pod-view.ts";
 
@@ -79,10 +79,6 @@ export function killPod(pods: string, uid: string): void {
 }
 
 function environmentOf(pid: number): string[] {
-  try {
-    return readFileSync(`/proc/${pid}/environ`, "latin1").split("\0");
-  } catch {
-    // It has ended, or belongs to another user.
-    return [];
-  }
+  // It has ended, or belongs to another user.
+  return resultOr(() => readFileSync(`/proc/${pid}/environ`, "latin1").split("\0"), []);
 }
