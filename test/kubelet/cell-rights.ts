@@ -4,7 +4,10 @@ import type { World } from "./world.ts";
 
 /** From linux/capability.h. */
 export const capabilityBits: Record<(typeof cellCapabilities)[number], number> = {
+  CHOWN: 0,
   DAC_OVERRIDE: 1,
+  FOWNER: 3,
+  FSETID: 4,
   SETGID: 6,
   SETUID: 7,
   NET_BIND_SERVICE: 10,

@@ -178,7 +178,10 @@ describe("an installation by ramet manifests", () => {
       .poll(() => kubectl("get", "sandboxset", "pool", "-o", "jsonpath={.status.availableReplicas}"), long)
       .toBe("2");
     const name = await ramet("claim", "pool", "--from", "data");
-    expect(await inSandbox(name, "cat /data/seed; tail -1 /data/rows")).toBe("a,b\n1000");
+    const look = "cat /data/seed; tail -1 /data/rows; stat -c '%u %g %a' /data/theirs";
+    expect(await inSandbox(name, look)).toBe("a,b\n1000\n1000 1000 6755");
+    await ramet("sandbox", "create", "--from", "data", "--name", "on-layers");
+    expect(await inSandbox("on-layers", look)).toBe("a,b\n1000\n1000 1000 6755");
   });
 
   it("has the other controller lead when the leader's Pod is deleted, and sandboxes keep running", async () => {
@@ -447,10 +450,11 @@ const snapshotAndSet = [
       from: { template: { name: "python" } },
       recipe: [
         { copy: { path: "/data/seed", content: "a,b\n" } },
-        { run: "seq 1000 > /data/rows" },
+        { run: "seq 1000 > /data/rows; touch /data/theirs; chown 1000:1000 /data/theirs; chmod 6755 /data/theirs" },
         { start: "python3 -m http.server 8001" },
         { waitFor: { port: 8001 } },
       ],
+      layers: true,
     },
   },
   {

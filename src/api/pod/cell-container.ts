@@ -31,6 +31,9 @@ export const cellCapabilities = [
   "SETGID", // the same, for its groups
   "SETFCAP", // the same, for root, since Linux 5.12
   "DAC_OVERRIDE", // cell: the overlay over files of the image that only their owner can read
+  "CHOWN", // link: the owners of the files of a layer
+  "FOWNER", // link: their modes and times
+  "FSETID", // link: their set-user-ID and set-group-ID bits
   "NET_BIND_SERVICE", // link: the sandbox's resolver, port 53 of the gateway namespace
   "NET_RAW", // link and runsc: packet sockets on the veth pair's ends
 ] as const;

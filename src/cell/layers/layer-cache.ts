@@ -76,6 +76,7 @@ async function unpack(
 }
 
 function notUnpacked(why: string): RametError {
-  const code = why.includes("no space left on device") ? "StoreFull" : "CheckpointLost";
+  const isFull = ["no space left on device", "disk quota exceeded"].some((text) => why.includes(text));
+  const code = isFull ? "StoreFull" : "CheckpointLost";
   return new RametError(code, `unpacking a layer failed: ${why}`);
 }

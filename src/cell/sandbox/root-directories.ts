@@ -105,8 +105,11 @@ interface Overlay {
 export const layerFile = ".gvisor.filestore.";
 
 async function layerFilesIn(directory: string): Promise<string[]> {
-  const names = await readdir(directory);
-  return names.filter((name) => name.startsWith(layerFile)).map((name) => join(directory, name));
+  const entries = await readdir(directory, { withFileTypes: true });
+  // An image may have a link of this name, which leads elsewhere.
+  return entries
+    .filter((entry) => entry.name.startsWith(layerFile) && entry.isFile())
+    .map(({ name }) => join(directory, name));
 }
 
 async function protectIn(merged: string): Promise<void> {
