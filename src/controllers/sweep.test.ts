@@ -249,7 +249,7 @@ describe("sweeping the store", () => {
   it("keeps a layer while a checkpoint or a sandbox refers to it", async () => {
     const onLayer = (checkpointId: string, layer: string, phase?: string) => {
       const { status, ...rest } = object(checkpointId, phase);
-      const layers = [{ checkpointId: layer, manifestDigest: part.handle }];
+      const layers = [{ checkpointId: layer, manifestDigest: part.handle, sizeBytes: 1 }];
       return Checkpoint.parse({ ...rest, status: { ...status, ramet: { parts: [{ ...part, layers }] } } });
     };
     const sandbox = Sandbox.parse({

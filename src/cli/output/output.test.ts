@@ -117,7 +117,7 @@ describe("output", () => {
         cutAt: "2030-01-01T00:00:00Z",
         sizeBytes: 1,
         consistency: "atomic",
-        layers: [{ checkpointId: "a-1", manifestDigest }],
+        layers: [{ checkpointId: "a-1", manifestDigest, sizeBytes: 1 }],
       };
       const ramet = { contents: ["filesystem"], parts: [part] };
       const checkpoint = { ...base, kind: "Checkpoint", metadata, spec: { sandboxName: "a" }, status: { ramet } };
