@@ -13,10 +13,12 @@ it("limits the bytes of a key, of an address and of all clients", () => {
   };
   const first = hold("a", "k1")(50);
   expect(() => hold("b", "k1")(20)).toThrow(refusedAs("TooManyRequests"));
-  hold("a", "k2")(60);
-  expect(() => hold("a")(20)).toThrow(refusedAs("TooManyRequests"));
-  hold("b")(80);
+  hold("a", "k2")(40);
+  // Keys of one gateway take nothing from its other clients.
+  const stranger = hold("a")(100);
+  expect(() => hold("a")(30)).toThrow(refusedAs("TooManyRequests"));
   expect(() => hold("c")(20)).toThrow(refusedAs("Unavailable"));
+  stranger.end();
   first.end();
   hold("b", "k1")(30);
 });

@@ -41,7 +41,8 @@ export class ByteBudget {
       throw new RametError("InvalidArgument", `The request takes ${weight} bytes of memory, and may take fewer`, {
         hint: "Send less in one request",
       });
-    const own = takeAll(...ofKey, [this.#ofAddress, address, { weight }]);
+    // Many keys come through one gateway. A key has its own limit instead of that of the address.
+    const own = key ? takeAll(...ofKey) : takeAll([this.#ofAddress, address, { weight }]);
     if (own === undefined) throw refused("TooManyRequests", key ? `The API key ${key.name}` : "The client");
     const release = this.#all.take("", { weight });
     if (release === undefined) own();

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import * as z from "zod";
 import { ContainerSpec } from "../api/wire/cell-api.ts";
 import { Digest } from "../api/schema/digest.ts";
-import { Envelope, LayerRef } from "../api/wire/grant.ts";
+import { Envelope, LayerRef, mostLayers } from "../api/wire/grant.ts";
 import { Contents } from "../api/schema/metadata.ts";
 import { canonicalJson } from "../base/canonical-json.ts";
 import { RametError, textOfError } from "../base/errors.ts";
@@ -65,7 +65,7 @@ export const Manifest = z.object({
   /** How many identities the captured memory has had. Absent if unknown. */
   generation: z.number().int().min(1).optional(),
   /** The layers between the image and this checkpoint, in their order. */
-  layers: z.array(LayerRef).optional(),
+  layers: z.array(LayerRef).max(mostLayers).optional(),
   /** Absent: the content is not encrypted. The sizes and digests are those of the encrypted files. */
   encryption: Envelope.optional(),
 });

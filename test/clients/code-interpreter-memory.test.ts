@@ -77,6 +77,22 @@ it("does not limit the addresses of processes that code starts, nor mapped files
   expect((await sandbox.runCode("mapped.close(); 1")).text).toBe("1");
 });
 
+it("does not limit threads, which reserve more than they use, nor processes of multiprocessing", async () => {
+  const started = [
+    "import multiprocessing, resource",
+    "from concurrent.futures import ThreadPoolExecutor",
+    "from threading import Barrier",
+    "together = Barrier(64)",
+    "with ThreadPoolExecutor(64) as pool: waited = list(pool.map(lambda _: together.wait(60), range(64)))",
+    'with multiprocessing.get_context("spawn").Pool(1) as pool:',
+    "    limits = pool.apply(resource.getrlimit, (resource.RLIMIT_AS,))",
+    "len(waited), limits[0] == resource.RLIM_INFINITY",
+  ].join("\n");
+  const { text, error } = await sandbox.runCode(started);
+  expect(error).toBeUndefined();
+  expect(text).toBe("(64, True)");
+});
+
 it("ends a process that code has started, and not its kernel", async () => {
   const started = `import subprocess, sys\nsubprocess.run([sys.executable, "-c", ${JSON.stringify(grow)}]).returncode`;
   expect((await sandbox.runCode(started)).text).toBe("-9");

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import multiprocessing.util
 import os
 import random
 import resource
 import sys
+import threading
 from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
@@ -72,15 +75,40 @@ _UNBOUNDED = frozenset(
 )
 
 
-def _lift_address_limit(event: str, _: Any) -> None:
+#: The same where Python reports nothing: threads reserve a large stack of which they use little, and spawned processes inherit.
+_UNREPORTED = [
+    (threading, "_start_new_thread"),
+    (threading, "_start_joinable_thread"),
+    (multiprocessing.util, "spawnv_passfds"),
+]
+
+
+def _lift_address_limit() -> None:
     """The server limits the addresses of this process again (memory.py)."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+
+
+def _on_event(event: str, _: Any) -> None:
     if event in _UNBOUNDED:
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        _lift_address_limit()
+
+
+def _lifting(call: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def lifted(*args: Any, **kwargs: Any) -> Any:
+        _lift_address_limit()
+        return call(*args, **kwargs)
+
+    return lifted
 
 
 def main() -> None:
-    sys.addaudithook(_lift_address_limit)
+    sys.addaudithook(_on_event)
+    for module, name in _UNREPORTED:
+        # Versions of Python have one or the other.
+        if (call := getattr(module, name, None)) is not None:
+            setattr(module, name, _lifting(call))
     config = Config()
     # Otherwise it prints how to connect to it.
     config.IPKernelApp.log_level = logging.CRITICAL

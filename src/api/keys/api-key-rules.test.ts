@@ -49,14 +49,14 @@ it("accepts exactly the unexpired digests", () => {
 it("limits nothing by default, and reads quantities", () => {
   expect(limitsOfKey({})).toEqual({
     sandboxes: Infinity,
-    requestsPerSecond: 500,
+    requestsPerSecond: 1000,
     concurrentRequests: 1_000,
     bytesInFlight: 64 * 2 ** 20,
     snapshotBytes: Infinity,
   });
   expect(limitsOfKey({ limits: { sandboxes: 0, bytesInFlight: "1Mi", snapshotBytes: "1.5Gi" } })).toEqual({
     sandboxes: 0,
-    requestsPerSecond: 500,
+    requestsPerSecond: 1000,
     concurrentRequests: 1_000,
     bytesInFlight: 2 ** 20,
     snapshotBytes: 1.5 * 2 ** 30,

@@ -1,2 +1,2 @@
 /** More than clients need that work, so one key cannot occupy the client API. */
-export const defaultKeyLimits = { requestsPerSecond: 500, concurrentRequests: 1_000, bytesInFlight: "64Mi" } as const;
+export const defaultKeyLimits = { requestsPerSecond: 1_000, concurrentRequests: 1_000, bytesInFlight: "64Mi" } as const;

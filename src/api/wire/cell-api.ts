@@ -3,7 +3,7 @@ import { Capacity, Contents } from "../schema/metadata.ts";
 import { jsonValue } from "../../base/canonical-json.ts";
 import { EngineBuild } from "../engine/engine.ts";
 import { Digest } from "../schema/digest.ts";
-import { Grant, LayerRef } from "./grant.ts";
+import { Grant, LayerRef, mostLayers } from "./grant.ts";
 
 /** The cell's one HTTP port. */
 export const cellPort = 49980;
@@ -111,9 +111,6 @@ export const KeySets = z.strictObject({
   gateways: PublicKeys,
 });
 export type KeySets = z.infer<typeof KeySets>;
-
-/** The most layers below the root of one sandbox. Overlayfs names them in one page of mount options. */
-const mostLayers = 16;
 
 /** The configuration of a cell: JSON in the environment variable `RAMET_CELL`. It holds no secret. */
 export const CellConfig = z.strictObject({
@@ -303,17 +300,23 @@ export const ReleaseResult = z.object({
 });
 export type ReleaseResult = z.infer<typeof ReleaseResult>;
 
-export const CheckpointRequest = z.strictObject({
-  grant: Grant,
-  contents: Contents,
-  keepRunning: z.boolean(),
-  /** The sandbox is paused by `hold` for this checkpoint, and is captured in that pause or not at all. */
-  held: z.literal(true).optional(),
-  /** Capture the changed files as a layer, which sandboxes on one node share. Programs are not paused for it. */
-  asLayer: z.literal(true).optional(),
-  /** The limit for the checkpoint's size. Nothing is published above it, and the sandbox keeps running. */
-  maxBytes: z.number().int().min(0).optional(),
-});
+export const CheckpointRequest = z
+  .strictObject({
+    grant: Grant,
+    contents: Contents,
+    keepRunning: z.boolean(),
+    /** The sandbox is paused by `hold` for this checkpoint, and is captured in that pause or not at all. */
+    held: z.literal(true).optional(),
+    /** Capture the changed files as a layer, which sandboxes on one node share. Programs are not paused for it. */
+    asLayer: z.literal(true).optional(),
+    /** The limit for the checkpoint's size. Nothing is published above it, and the sandbox keeps running. */
+    maxBytes: z.number().int().min(0).optional(),
+  })
+  .refine(
+    ({ asLayer, contents, keepRunning, held }) =>
+      asLayer !== true || (contents.length === 1 && contents[0] === "filesystem" && keepRunning && held !== true),
+    "asLayer captures the files of a sandbox that keeps running, and nothing else",
+  );
 export type CheckpointRequest = z.infer<typeof CheckpointRequest>;
 export const CheckpointResult = z.object({
   manifestDigest: Digest,

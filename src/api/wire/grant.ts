@@ -14,11 +14,18 @@ export type Envelope = z.infer<typeof Envelope>;
 
 /** A checkpoint whose files are a layer: what they are does not change, because the digest of its manifest names them. */
 export const LayerRef = z.strictObject({
-  checkpointId: z.string().min(1),
+  checkpointId: z
+    .string()
+    .max(200)
+    // A part of a path on the node.
+    .regex(/^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$/, "is no checkpoint id"),
   manifestDigest: Digest,
   sizeBytes: z.number().int().min(0),
 });
 export type LayerRef = z.infer<typeof LayerRef>;
+
+/** The most layers below the root of one sandbox. Overlayfs names them in one page of mount options. */
+export const mostLayers = 16;
 
 /** How the content of a checkpoint is encrypted. The data key is a secret: never log it or put it into a message. */
 export const GrantEncryption = z.strictObject({

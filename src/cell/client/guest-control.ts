@@ -185,7 +185,13 @@ function atMost(maxBytes: number): Transform {
     transform: (chunk: Buffer, _, done) => {
       bytes += chunk.length;
       if (bytes <= maxBytes) done(null, chunk);
-      else done(new RametError("QuotaExceeded", `writing a layer failed: it has more than ${maxBytes} bytes`));
+      else
+        done(
+          new RametError(
+            "QuotaExceeded",
+            `writing a layer failed: it has more than ${maxBytes} bytes, with the holes of sparse files`,
+          ),
+        );
     },
   });
 }

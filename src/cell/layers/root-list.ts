@@ -12,17 +12,21 @@ export function rootList(rootPath: string): Readable {
 
 async function* records(root: Buffer, directory: Buffer): AsyncGenerator<Buffer> {
   const names = await readdir(Buffer.concat([root, slash, directory]), { encoding: "buffer" });
-  const entries = await Promise.all(
-    names
-      .filter((name) => directory.length > 0 || !name.toString().startsWith(layerFile))
-      .map(async (name) => {
+  const listed = names.filter((name) => directory.length > 0 || !name.toString().startsWith(layerFile));
+  for (let start = 0; start < listed.length; start += atOnce) {
+    const entries = await Promise.all(
+      listed.slice(start, start + atOnce).map(async (name) => {
         const path = directory.length === 0 ? name : Buffer.concat([directory, slash, name]);
         return { path, stats: await lstat(Buffer.concat([root, slash, path]), { bigint: true }) };
       }),
-  );
-  yield Buffer.concat(entries.flatMap(({ path, stats }) => [Buffer.from(`${stats.ctimeNs} `), path, end]));
-  for (const { path, stats } of entries) if (stats.isDirectory()) yield* records(root, path);
+    );
+    yield Buffer.concat(entries.flatMap(({ path, stats }) => [Buffer.from(`${stats.ctimeNs} `), path, end]));
+    for (const { path, stats } of entries) if (stats.isDirectory()) yield* records(root, path);
+  }
 }
+
+/** A directory can have millions of entries. */
+const atOnce = 1_000;
 
 const slash = Buffer.from("/");
 const end = Buffer.of(0);

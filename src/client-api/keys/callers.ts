@@ -116,7 +116,11 @@ export class Callers {
     const review = (): void => {
       if (needs.length === 0 || isOver) return;
       cancelReview = clock.schedule(freshMilliseconds, () => {
-        this.requireStill(value, needs).then(review, end);
+        this.requireStill(value, needs).then(review, (error: unknown) => {
+          // Without the API server nothing is known, as for new requests.
+          if (lostRights.has(RametError.from(error).code)) end();
+          else review();
+        });
       });
     };
     const check = (): void => {
@@ -215,6 +219,8 @@ function unavailable(cause: unknown): never {
     cause,
   });
 }
+
+const lostRights: ReadonlySet<string> = new Set(["Unauthorized", "Forbidden"]);
 
 /** Limits the requests of each key. A client can send the requests of one second at once. */
 export class RequestRates {

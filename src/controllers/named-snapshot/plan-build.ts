@@ -22,7 +22,7 @@ import {
   whereIn,
 } from "./build-under-way.ts";
 import { builderName, sourceCheckpointName, versionCheckpointName } from "./names.ts";
-import { planSteps } from "./plan-steps.ts";
+import { layerSteps, planSteps } from "./plan-steps.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
 import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { type Building, freshSteps, pointer, progressOf, withStatus } from "./status.ts";
@@ -211,28 +211,42 @@ function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbo
 
 /** Creates a builder from the longest prefix of the recipe that was captured. */
 function create(underWay: BuildUnderWay, origin: Exclude<BuildOrigin, { kind: "sandbox" }>): SnapshotPlan {
-  const { state, build, desired } = underWay;
+  const { state, desired, status } = underWay;
+  const base = baseOf(underWay, origin);
+  const { onLayers, ...rest } = underWay.build;
+  // Its layer has been deleted since: the steps run again.
+  const build = onLayers === true && base.steps < layerSteps(underWay) ? rest : underWay.build;
   const name = builderName(state.snapshot.metadata.name, build);
-  const base = baseOf(state, desired, origin);
   const from =
     base.steps === 0 ? "the beginning" : `the cached state after step ${base.steps} of ${desired.digest.steps.length}`;
   return {
-    ...waiting(underWay, starting(`Starting the sandbox ${name} from ${from}`, name)),
+    ...waiting(
+      { ...underWay, build, status: { ...status, build } },
+      starting(`Starting the sandbox ${name} from ${from}`, name),
+    ),
     actions: [{ do: "createBuilder", name, base }],
   };
 }
 
 function baseOf(
-  { captured }: SnapshotState,
-  { digest }: DesiredVersion,
+  { state: { captured }, desired: { digest }, build }: BuildUnderWay,
   origin: Exclude<BuildOrigin, { kind: "sandbox" }>,
 ): BuilderBase {
-  const at = digest.steps.findLastIndex((step) => captured.has(step));
+  // Each build on the layer of another one adds one. From some depth on, steps run again and make one layer of several.
+  const isUsable = (checkpoint: Checkpoint | undefined): boolean =>
+    checkpoint !== undefined && (build.onLayers === true || depthOf(checkpoint) < mostLayersOfBase);
+  const at = digest.steps.findLastIndex((step) => isUsable(captured.get(step)));
   const cached = captured.get(digest.steps[at] ?? "")?.status?.checkpointId;
   if (cached !== undefined) return { steps: at + 1, checkpointId: cached };
   return origin.kind === "template"
     ? { steps: 0, template: origin.spec }
     : { steps: 0, checkpointId: origin.checkpointId };
+}
+
+const mostLayersOfBase = 8;
+
+function depthOf({ status }: Checkpoint): number {
+  return Math.max(0, ...(status?.ramet?.parts ?? []).map(({ layers = [] }) => layers.length));
 }
 
 /** The builder is running. The steps that it was created with are done; all others are not, whatever an earlier builder did. */

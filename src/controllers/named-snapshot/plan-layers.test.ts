@@ -35,6 +35,25 @@ function origin(world: StandInWorld): string | undefined {
 }
 
 describe("the layer of a build", () => {
+  it("begins on a layer only if few others are below it, so that builds on builds do not add layers without end", () => {
+    for (const [below, begins] of [
+      [6, true],
+      [7, false],
+    ] as const) {
+      const world = worldWith([...files]);
+      world.settle();
+      const [layer] = layersIn(world);
+      const part = layer!.status!.ramet!.parts![0]!;
+      part.layers = [
+        ...Array.from({ length: below }, () => ({ ...part.layers![0]!, manifestDigest: `sha256:${"0".repeat(64)}` })),
+        part.layers![0]!,
+      ];
+      world.spec = { ...world.spec, recipe: [...files, { run: "d" }] };
+      until(world, () => world.builders.length > 0);
+      expect(origin(world) === layer!.status!.checkpointId).toBe(begins);
+    }
+  });
+
   it("is captured after the last step of files, and another sandbox that boots on it continues", () => {
     const world = worldWith([...files, ...started]);
     until(world, () => world.checkpoints.size > 0);

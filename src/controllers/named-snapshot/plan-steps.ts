@@ -209,7 +209,7 @@ function makesLayer(underWay: BuildUnderWay, builder: Sandbox, index: number): b
 }
 
 /** The number of leading steps that only change files. */
-function layerSteps({ state }: BuildUnderWay): number {
+export function layerSteps({ state }: BuildUnderWay): number {
   const { recipe } = state.snapshot.spec;
   const first = recipe.findIndex(needsMemory);
   const files = first < 0 ? recipe : recipe.slice(0, first);

@@ -1,6 +1,7 @@
 import { loginIdentity, RegistryLogin } from "../../api/credentials/credential-seal.ts";
 import { type NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
 import { annotations } from "../../api/names/labels.ts";
+import { RametError } from "../../base/errors.ts";
 import { createUnlessExists } from "../../kube/apply.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { SnapshotDependencies } from "./state.ts";
@@ -26,13 +27,20 @@ export async function storeRegistryLogin(
     const content = JSON.stringify({ auths: { [server]: account } });
     const { namespace, name, uid } = metadata;
     const owner = { apiVersion: namedSnapshotKind.apiVersion, kind: namedSnapshotKind.kind, name, uid };
-    await createUnlessExists(client.resource(coreResources.secrets), {
+    const created = await createUnlessExists(client.resource(coreResources.secrets), {
       apiVersion: "v1",
       kind: "Secret",
       metadata: { namespace, name: secretName, ownerReferences: [owner] },
       type: "kubernetes.io/dockerconfigjson",
       data: { ".dockerconfigjson": Buffer.from(content).toString("base64") },
-    });
+    }).catch((thrown: unknown) => RametError.from(thrown));
+    // The versions that exist are needed also where a quota or a webhook refuses the Secret.
+    if (created instanceof RametError) {
+      if (created.retryable) throw created;
+      const note = `The Secret for the registry cannot be created: ${created.message}`;
+      events.record(snapshot, { type: "Warning", reason: created.code, action: "StoreRegistryLogin", note });
+      return snapshot;
+    }
   }
   return ownWrites.write(snapshot, () =>
     informers.snapshots.resource.mergePatch(metadata, {

@@ -1,4 +1,4 @@
-import { readdir, rm, stat } from "node:fs/promises";
+import { readdir, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { checkpointKind } from "../../api/kinds/checkpoint.ts";
 import { sandboxKind } from "../../api/kinds/sandbox.ts";
@@ -27,8 +27,11 @@ export async function dropLayers(
       const layer = name.replace(/\.(lock|draft)$/, "");
       const id = layer.slice(0, layer.lastIndexOf("."));
       if (needed.has(`${namespace}/${id}`) || (await isYoung(join(directory, namespace, layer), client))) continue;
-      if (name === layer || name.endsWith(".draft")) await trees.remove(path);
-      else await rm(path, { force: true });
+      if (name.endsWith(".lock")) continue;
+      const draft = join(directory, namespace, `${layer}.draft`);
+      // A layer is whole or absent, also if this process ends now.
+      if (name === layer) await rename(path, draft);
+      await trees.remove(draft);
       dropped.push(path);
     }
   }

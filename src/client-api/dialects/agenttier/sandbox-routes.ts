@@ -284,7 +284,7 @@ async function exec(guest: GuestClient, { command, timeoutSeconds, held, signal 
           throw new RametError("OutOfRange", `The command prints more than ${mostOutputBytes} bytes`, {
             hint: "Redirect its output to a file",
           });
-        held.add(event.data.length);
+        holdOutput(held, event.data.length);
         output[event.stream === "stderr" ? "stderr" : "stdout"].add(event.data);
       }
     }
@@ -295,6 +295,19 @@ async function exec(guest: GuestClient, { command, timeoutSeconds, held, signal 
     throw new RametError("Timeout", `The command was killed after ${timeoutSeconds} s`, { cause: error });
   }
   throw new RametError("GuestUnreachable", "The connection ended before the command", { retryable: true });
+}
+
+/** The command has run: a client that repeats the request would run it twice. */
+function holdOutput(held: HeldBytes, bytes: number): void {
+  try {
+    held.add(bytes);
+  } catch (cause) {
+    const { message } = RametError.from(cause);
+    throw new RametError("OutOfRange", `The command was ended, because its output cannot be collected: ${message}`, {
+      hint: "Redirect its output to a file, or run fewer commands at the same time",
+      cause,
+    });
+  }
 }
 
 /** The answer in pieces: output of binary data is several times larger as JSON. */
