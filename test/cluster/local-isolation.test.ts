@@ -75,7 +75,7 @@ async function sandboxWithCheckpoint(namespace: string, name: string): Promise<N
 }
 
 describe.skipIf(process.getuid?.() !== 0)("a cell on a local cluster", () => {
-  it("sees the checkpoints of its own namespace, and no other file of any cluster", async () => {
+  it("sees the checkpoints and the layers of its own namespace, and no other file of any cluster", async () => {
     const client = await cluster.client();
     for (const name of ["team-a", "team-b"]) {
       await client
@@ -90,10 +90,10 @@ describe.skipIf(process.getuid?.() !== 0)("a cell on a local cluster", () => {
     ];
     for (const pod of pods) {
       const visible = visiblePaths(pod);
-      const store = `test/store/${pod.metadata.namespace}`;
+      const [store = "", layers = ""] = ["store", "layers"].map((each) => `test/${each}/${pod.metadata.namespace}`);
       // The programs of engines and the cache of their compiled code are the same for all cells, and read-only.
-      const shared = ["test/cell-compile-cache", "test/engines", store];
-      const others = visible.filter((path) => !["test", "test/store", ...shared].includes(path));
+      const shared = ["test/cell-compile-cache", "test/engines", store, layers];
+      const others = visible.filter((path) => !["test", "test/store", "test/layers", ...shared].includes(path));
       expect(others.filter((path) => !shared.some((directory) => path.startsWith(`${directory}/`)))).toEqual([]);
       expect(visible).toContainEqual(expect.stringMatching(`^${store}/checkpoints/[^/]+/manifest\\.json$`));
     }

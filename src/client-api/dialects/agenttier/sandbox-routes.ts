@@ -265,7 +265,7 @@ interface Executed extends Record<"stdout" | "stderr", CollectedBytes> {
 
 /**
  * Runs a command by the shell of a sandbox, and ends it when nobody waits for it any more.
- * @throws RametError `Timeout`; `OutOfRange` if it prints too much; `TooManyRequests` and `Unavailable` if all commands do
+ * @throws RametError `Timeout`; `OutOfRange` if it prints too much, alone or with all other commands
  */
 async function exec(guest: GuestClient, { command, timeoutSeconds, held, signal }: Executing): Promise<Executed> {
   const start: StartProcess = {
