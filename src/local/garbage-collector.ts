@@ -55,8 +55,19 @@ class GarbageCollector {
 
   constructor(client: KubeClient, signal: AbortSignal) {
     this.#client = client;
-    const onChange = (uid: string): void => { this.#add(uid); };
-    this.#followed = new FollowedResources(client, { onChange, onStale: () => { this.#add(resourcesKey); } }, signal);
+    const onChange = (uid: string): void => {
+      this.#add(uid);
+    };
+    this.#followed = new FollowedResources(
+      client,
+      {
+        onChange,
+        onStale: () => {
+          this.#add(resourcesKey);
+        },
+      },
+      signal,
+    );
   }
 
   start(add: (key: string) => void): void {
