@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { annotations, labels } from "../../src/api/names/labels.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
@@ -55,9 +56,9 @@ describe("a controller that is killed", () => {
       // The status may be older than a claim, because a claim does not change the generation.
       return isObserved && isFull && pooled(name).length === replicas && pooled(name).every(isAvailable);
     });
-    const named = (objects: { metadata: { name: string } }[]) => new Set(objects.map(({ metadata }) => metadata.name));
+    const names = (objects: { metadata: { name: string } }[]) => objects.map(({ metadata }) => metadata.name).sort();
     // The end of a Pod and that of its sandbox come by two watches.
-    await expect.poll(() => [...named(seen.pods).symmetricDifference(named(seen.sandboxes))]).toEqual([]);
+    await expect.poll(() => isDeepStrictEqual(names(seen.pods), names(seen.sandboxes))).toBe(true);
     // Each replica runs its own program, which has had no request before.
     expect(await Promise.all(pooled(name).map((sandbox) => world.count(sandbox)))).toEqual(Array(replicas).fill(1));
   }
