@@ -26,11 +26,8 @@ describe("claims while the controllers restart", () => {
     const sandbox = { name: "sandbox", image: imageNames.python, command: ["sleep", "infinity"] };
     const template = { spec: { terminationGracePeriodSeconds: 1, containers: [sandbox] } };
     await apply("SandboxSet", "set", { replicas: 2, template });
-    await expect
-      .poll(() => world.kubectl("get", "sandboxset", "set", "-o", "jsonpath={.status.availableReplicas}"), {
-        timeout: 90_000,
-      })
-      .toBe("2");
+    const full = "--for=jsonpath={.status.availableReplicas}=2";
+    await world.kubectl("wait", "sandboxset/set", full, "--timeout=90s");
   });
   afterAll(async () => {
     await world.kubectl("delete", "sandboxset,sandboxclaim,sandbox", "--all", "--wait=true");
