@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { CheckpointPart } from "../../../src/api/kinds/checkpoint.ts";
 import type { Backend, CaptureRequest, CheckpointName } from "../../../src/backends/backend.ts";
 import type { SandboxRef } from "../../../src/backends/runtime.ts";
+import { RametError } from "../../../src/base/errors.ts";
 
 /** Sandboxes for a backend to work on. */
 export interface BackendHarness {
@@ -147,7 +148,9 @@ export function testBackend(harness: () => BackendHarness, prefix = "c"): void {
       expect(await isRunning(from)).toBe(true);
       await expect(backend.whenReady(capture.name)).rejects.toMatchObject({ code: "CheckpointLost" });
       await write(from, "two");
-      await backend.capture(capture);
+      // What the failed attempt has left may still be in removal. Callers repeat then.
+      const repeated = () => backend.capture(capture).catch((error: unknown) => RametError.from(error).describe());
+      await expect.poll(repeated, { timeout: 60_000 }).toMatchObject({ parts: expect.any(Array) as unknown });
       expect(await harness().read(await cloneOf(capture))).toBe("two");
     });
 
