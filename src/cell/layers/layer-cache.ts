@@ -14,7 +14,10 @@ import type { CellPaths } from "../setting/cell-setting.ts";
 const leastBytesPerMillisecond = 10 * 1024;
 const leastMilliseconds = 60_000;
 
-const Unpacked = z.union([z.object({ existed: z.boolean() }), z.object({ message: z.string() })]);
+const Unpacked = z.union([
+  z.object({ existed: z.boolean() }),
+  z.object({ message: z.string(), errno: z.string().optional() }),
+]);
 
 /** The layers, if all of them are unpacked on this node. */
 export async function cachedLayers(
@@ -72,11 +75,7 @@ async function unpack(
   });
   const answer = Unpacked.safeParse(jsonValue(stdout)).data;
   if (code === 0 && answer !== undefined && "existed" in answer) return;
-  throw notUnpacked(answer !== undefined && "message" in answer ? answer.message : stderr.trim());
-}
-
-function notUnpacked(why: string): RametError {
-  const isFull = ["no space left on device", "disk quota exceeded"].some((text) => why.includes(text));
-  const code = isFull ? "StoreFull" : "CheckpointLost";
-  return new RametError(code, `unpacking a layer failed: ${why}`);
+  const { message, errno = "" } = answer !== undefined && "message" in answer ? answer : { message: stderr.trim() };
+  const isFull = errno === "ENOSPC" || errno === "EDQUOT";
+  throw new RametError(isFull ? "StoreFull" : "CheckpointLost", `unpacking a layer failed: ${message}`);
 }

@@ -27,7 +27,7 @@ func Main(args []string) int {
 	}
 	result, err := provide(args[0], args[1])
 	if err != nil {
-		_ = json.NewEncoder(os.Stdout).Encode(map[string]string{"message": err.Error()})
+		tree.PrintFailure(err)
 		return 1
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(result)

@@ -43,7 +43,7 @@ func Main(args []string) int {
 	}()
 	result, err := work()
 	if err != nil {
-		print(failure{Message: err.Error(), Errno: errnoOf(err)})
+		PrintFailure(err)
 		return 1
 	}
 	print(result)
@@ -55,6 +55,9 @@ type failure struct {
 	// Errno is the name of the kernel's error, such as ENOSPC.
 	Errno string `json:"errno,omitempty"`
 }
+
+// PrintFailure prints an error as one line of JSON, with the kernel's error as a field.
+func PrintFailure(err error) { print(failure{Message: err.Error(), Errno: errnoOf(err)}) }
 
 func print(value any) { _ = json.NewEncoder(os.Stdout).Encode(value) }
 
