@@ -262,8 +262,8 @@ export function cellResources(resources: Resources, limitsSandbox = true, layerB
   };
 }
 
-function cellStorage(own: string | number, memory: string | number = 0, layerBytes = 0): string {
-  const checkpointBytes = quantityToBytes(own) + quantityToBytes(memory);
+function cellStorage(own: string | number, memory: string | number | undefined, layerBytes: number): string {
+  const checkpointBytes = quantityToBytes(own) + quantityToBytes(memory ?? 0);
   return bytesPlus(own, 2 * (checkpointBytes + layerBytes) + overheadStorageBytes);
 }
 
