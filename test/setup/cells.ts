@@ -93,9 +93,18 @@ export class Cells {
   }
 
   /** Returns a script's output, whatever its exit code. */
-  async output(cell: RunningCell, script: string): Promise<string> {
+  output(cell: RunningCell, script: string): Promise<string> {
+    return this.#printed(cell, "sh", script);
+  }
+
+  /** Returns the output of a Python program, whatever its exit code. */
+  python(cell: RunningCell, program: string): Promise<string> {
+    return this.#printed(cell, "python3", program);
+  }
+
+  async #printed(cell: RunningCell, command: string, script: string): Promise<string> {
     let text = "";
-    for await (const event of this.guestOf(cell).startProcess({ command: "sh", args: ["-c", script] })) {
+    for await (const event of this.guestOf(cell).startProcess({ command, args: ["-c", script] })) {
       if (event.type === "data") text += event.data.toString();
     }
     return text.trim();

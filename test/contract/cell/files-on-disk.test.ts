@@ -49,12 +49,7 @@ describe.runIf(own.memory !== undefined)("files of a sandbox with 256 MiB of mem
     return cell;
   }
 
-  async function python(cell: RunningCell, program: string): Promise<string> {
-    let text = "";
-    for await (const event of cells.guestOf(cell).startProcess({ command: "python3", args: ["-c", program] }))
-      if (event.type === "data") text += event.data.toString();
-    return text.trim();
-  }
+  const python = (cell: RunningCell, program: string) => cells.python(cell, program);
 
   it("can be larger than its memory, and are in its clones with and without memory", async () => {
     const cell = await boot("large");

@@ -19,12 +19,7 @@ function whileTest(cell: RunningCell): RunningCell {
   return cell;
 }
 
-async function python(cell: RunningCell, program: string): Promise<string> {
-  let text = "";
-  for await (const event of cells.guestOf(cell).startProcess({ command: "python3", args: ["-c", program] }))
-    if (event.type === "data") text += event.data.toString();
-  return text.trim();
-}
+const python = (cell: RunningCell, program: string) => cells.python(cell, program);
 
 async function captureLayer(cell: RunningCell, checkpointId: string): Promise<LayerRef> {
   const grant = await cells.writeGrant(checkpointId);
