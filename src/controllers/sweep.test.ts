@@ -246,12 +246,24 @@ describe("sweeping the store", () => {
     expect((await store.usage("t")).stagingBytes).toBeGreaterThan(0);
   });
 
+  const onLayer = (checkpointId: string, layer: string, phase?: string) => {
+    const { status, ...rest } = object(checkpointId, phase);
+    const layers = [{ checkpointId: layer, manifestDigest: part.handle, sizeBytes: 1 }];
+    return Checkpoint.parse({ ...rest, status: { ...status, ramet: { parts: [{ ...part, layers }] } } });
+  };
+
+  it("finds checkpoints whose layers are missing", async () => {
+    const clones = [onLayer("whole", "layer"), onLayer("broken", "lost")];
+    const { store, found, clock, sweep, end } = open({ objects: () => Promise.resolve(clones), cached: clones });
+    for (const name of ["whole", "broken", "layer"]) await publish({ store, clock: storeClock }, id(name), files);
+    const swept = sweep();
+    await expect.poll(() => clock.waits).toEqual([30_000]);
+    end.abort();
+    await swept;
+    expect(found.toSorted()).toEqual(["broken missing", "whole present"]);
+  });
+
   it("keeps a layer while a checkpoint or a sandbox refers to it", async () => {
-    const onLayer = (checkpointId: string, layer: string, phase?: string) => {
-      const { status, ...rest } = object(checkpointId, phase);
-      const layers = [{ checkpointId: layer, manifestDigest: part.handle, sizeBytes: 1 }];
-      return Checkpoint.parse({ ...rest, status: { ...status, ramet: { parts: [{ ...part, layers }] } } });
-    };
     const sandbox = Sandbox.parse({
       apiVersion: "agents.kruise.io/v1alpha1",
       kind: "Sandbox",

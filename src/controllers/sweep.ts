@@ -87,7 +87,8 @@ class Samples {
     const { backends, checkpoints, dataFindings } = this.#options;
     const all = backends.all().flatMap((backend) => {
       if (backend.has === undefined) return [];
-      return [...dataIn(backend, checkpoints.store.list())].map(([key, [data]]) => ({ key, data, backend }));
+      const expected = dataIn(backend, checkpoints.store.list());
+      return [...expected].map(([key, { anyOf }]) => ({ key, data: anyOf[0], backend }));
     });
     const sample = all[this.#turn++ % Math.max(1, all.length)];
     if (sample === undefined) return false;
@@ -120,8 +121,12 @@ async function sweepOnce(options: SweepingOptions, signal: AbortSignal): Promise
   });
 }
 
-/** The name of a finding, under which data is, and the other one under which it can be. */
-type ExpectedData = [CheckpointName, CheckpointName?];
+interface ExpectedData {
+  /** The name of a finding, under which data is, and the other one under which it can be. */
+  anyOf: [CheckpointName, CheckpointName?];
+  /** The layers, without which that data is lost. */
+  layers: CheckpointName[];
+}
 
 interface SweepResult {
   /** The checkpoints whose data must be there. */
@@ -171,9 +176,11 @@ function dataIn(backend: Backend, checkpoints: readonly Checkpoint[]): Map<strin
     return metadata.deletionTimestamp === undefined && parts.some((part) => part.backend === backend.name);
   });
   const expected = lasting.map((one): ExpectedData =>
-    capturesVolumes(backend) ? [ownDataNameOf(one), dataNameOf(one)] : [dataNameOf(one)],
+    capturesVolumes(backend)
+      ? { anyOf: [ownDataNameOf(one), dataNameOf(one)], layers: [] }
+      : { anyOf: [dataNameOf(one)], layers: layersOf(one) },
   );
-  return new Map(expected.map((names) => [keyOfData(names[0]), names]));
+  return new Map(expected.map((data) => [keyOfData(data.anyOf[0]), data]));
 }
 
 /**
@@ -186,10 +193,9 @@ function compare(results: readonly SweepResult[], dataFindings: SweepingOptions[
   for (const { expected, kept } of results) {
     const found = new Set(kept?.map(keyOfData));
     if (kept === undefined) continue;
-    for (const [key, names] of expected) {
-      const isFound = names.some((name) => name !== undefined && found.has(keyOfData(name)));
-      (isFound ? present : missing).set(key, names[0]);
-    }
+    const isFound = (name: CheckpointName | undefined): boolean => name !== undefined && found.has(keyOfData(name));
+    for (const [key, { anyOf, layers }] of expected)
+      (anyOf.some(isFound) && layers.every(isFound) ? present : missing).set(key, anyOf[0]);
   }
   const unknown = results.flatMap(({ expected, kept }) => (kept === undefined ? [...expected.keys()] : []));
   for (const key of [...missing.keys(), ...unknown]) present.delete(key);
@@ -236,9 +242,13 @@ export function livenessIn(
 /** The data of its own, that which it shares with another checkpoint, and its layers. A failed one needs none. */
 function dataOf(checkpoint: Checkpoint): CheckpointName[] {
   const own = ownDataNameOf(checkpoint);
-  const { namespace } = own;
   if (checkpoint.status?.phase === "Failed") return [own];
-  return [own, dataNameOf(checkpoint), ...layerIdsOf(checkpoint).map((checkpointId) => ({ namespace, checkpointId }))];
+  return [own, dataNameOf(checkpoint), ...layersOf(checkpoint)];
+}
+
+function layersOf(checkpoint: Checkpoint): CheckpointName[] {
+  const { namespace } = checkpoint.metadata;
+  return layerIdsOf(checkpoint).map((checkpointId) => ({ namespace, checkpointId }));
 }
 
 function keyOfData({ namespace, checkpointId }: CheckpointName): string {

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import * as z from "zod";
 import type { LayerRef } from "../../api/wire/grant.ts";
 import { jsonValue } from "../../base/canonical-json.ts";
+import type { ErrorCode } from "../../base/error-codes.ts";
 import { isFulfilled, RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
 import { layerFile } from "../../store/manifest.ts";
@@ -14,10 +15,7 @@ import type { CellPaths } from "../setting/cell-setting.ts";
 const leastBytesPerMillisecond = 10 * 1024;
 const leastMilliseconds = 60_000;
 
-const Unpacked = z.union([
-  z.object({ existed: z.boolean() }),
-  z.object({ message: z.string(), errno: z.string().optional() }),
-]);
+const Failure = z.object({ message: z.string(), errno: z.string().optional() });
 
 /** The layers, if all of them are unpacked on this node. */
 export async function cachedLayers(
@@ -32,7 +30,7 @@ export async function cachedLayers(
 /**
  * Provides a layer on this node. Of several cells that need it at the same time, one unpacks it and the others wait.
  * @param open opens the checkpoint of a layer that is not unpacked yet
- * @throws RametError `CheckpointLost`, `StoreFull`; those of `open`
+ * @throws RametError `CheckpointLost` if the layer is damaged; `StoreFull` or `Unavailable` if this node cannot hold it; those of `open`
  */
 export async function provideLayer(
   ref: LayerRef,
@@ -73,9 +71,23 @@ async function unpack(
     what: "unpacking a layer",
     timeoutMilliseconds: leastMilliseconds + sizeBytes / leastBytesPerMillisecond,
   });
-  const answer = Unpacked.safeParse(jsonValue(stdout)).data;
-  if (code === 0 && answer !== undefined && "existed" in answer) return;
-  const { message, errno = "" } = answer !== undefined && "message" in answer ? answer : { message: stderr.trim() };
-  const isFull = errno === "ENOSPC" || errno === "EDQUOT";
-  throw new RametError(isFull ? "StoreFull" : "CheckpointLost", `unpacking a layer failed: ${message}`);
+  if (code !== 0) throw unpackFailure(stdout, stderr);
 }
+
+/** The error for what `ramet-link layer` printed. */
+export function unpackFailure(stdout: string, stderr: string): RametError {
+  // A program that was ended prints nothing, which says nothing about the layer.
+  const { message, errno = "" } = Failure.safeParse(jsonValue(stdout)).data ?? {
+    message: stderr.trim(),
+    errno: "ECANCELED",
+  };
+  return new RametError(codesOfNode.get(errno) ?? "CheckpointLost", `unpacking a layer failed: ${message}`);
+}
+
+/** Errors of the kernel that have their cause in the node. Those that the entries of a layer can cause are not among them. */
+const codesOfNode: ReadonlyMap<string, ErrorCode> = new Map([
+  ...(["ENOSPC", "EDQUOT"] as const).map((errno) => [errno, "StoreFull"] as const),
+  ...["ECANCELED", "EIO", "EROFS", "ENOMEM", "EMFILE", "ENFILE", "EACCES", "EPERM"].map(
+    (errno) => [errno, "Unavailable"] as const,
+  ),
+]);

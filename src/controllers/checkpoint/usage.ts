@@ -95,12 +95,13 @@ export class CheckpointUsage {
   #usedByOthers({ metadata: { namespace, uid } }: Checkpoint): { count: number; bytes: number } {
     let count = 0;
     let bytes = 0;
-    for (const other of this.#cache.checkpointsIn(namespace)) {
+    const all = this.#cache.checkpointsIn(namespace);
+    for (const other of all) {
       if (other.metadata.uid === uid || !this.#hasPlace(other)) continue;
       count++;
       bytes += other.status?.ramet?.sizeBytes ?? this.#started.get(other.metadata.uid)?.sizeBytes ?? 0;
     }
-    return { count, bytes };
+    return { count, bytes: bytes + bytesOfLayersAlone(all) };
   }
 
   #hasPlace(checkpoint: Checkpoint): boolean {
@@ -121,4 +122,17 @@ export class CheckpointUsage {
     const remedy = "Delete checkpoints that you do not need";
     return { problem: quotaExceeded(what, { ...reached, namespace, remedy }) };
   }
+}
+
+/** The size of the layers whose own Checkpoints are gone, and whose data others need. */
+function bytesOfLayersAlone(checkpoints: readonly Checkpoint[]): number {
+  const sizes = new Map(
+    checkpoints.flatMap(({ status }) =>
+      (status?.ramet?.parts ?? []).flatMap(({ layers = [] }) =>
+        layers.map(({ checkpointId, sizeBytes }) => [checkpointId, sizeBytes]),
+      ),
+    ),
+  );
+  for (const { status } of checkpoints) sizes.delete(status?.checkpointId ?? "");
+  return [...sizes.values()].reduce((sum, size) => sum + size, 0);
 }

@@ -1,0 +1,32 @@
+import { expect, it } from "vitest";
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { defaultQuota } from "../../api/quota/namespace-quota.ts";
+import { CheckpointUsage } from "./usage.ts";
+
+const digest = `sha256:${"0".repeat(64)}`;
+
+const layer = (checkpointId: string, sizeBytes: number) => ({ checkpointId, sizeBytes, manifestDigest: digest });
+
+function stored(checkpointId: string, sizeBytes: number, layers: object[] = []): Checkpoint {
+  const part = { backend: "cell", handle: digest, contents: ["filesystem"], cutAt: "2030-01-01T00:00:00Z", consistency: "atomic" };
+  return Checkpoint.parse({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Checkpoint",
+    metadata: { name: checkpointId, namespace: "t", uid: checkpointId, resourceVersion: "1", creationTimestamp: "" },
+    spec: { sandboxName: "a" },
+    status: {
+      phase: "Succeeded",
+      checkpointId,
+      ramet: { sizeBytes, parts: [{ ...part, sizeBytes, layers }] },
+    },
+  });
+}
+
+it("counts layers once, also when their own checkpoints are gone", () => {
+  const layers = [layer("gone", 10), layer("kept", 20)];
+  const all = [stored("kept", 20, layers), stored("clone", 3, layers), stored("other", 4, [layer("gone", 10)])];
+  const quotas = { of: () => ({ ...defaultQuota, storeBytes: 100 }) };
+  const usage = new CheckpointUsage({ checkpointsIn: () => all }, quotas);
+  const { status: _, ...checkpoint } = stored("new", 0);
+  expect(usage.of({ checkpoint, capture: undefined, spec: { keepRunning: true } })).toEqual({ maxBytes: 100 - 37 });
+});
