@@ -12,6 +12,8 @@ import { cellLevel } from "./cell-level.ts";
 import { clusterLevel } from "./cluster-level.ts";
 import { CleanUp } from "./clean-up.ts";
 import { CpuAccount } from "./cpu-account.ts";
+import { type FilesPoint, measureFiles } from "./files.ts";
+import { filesTable } from "./files-report.ts";
 import { measureExplain, type ExplainPoint } from "./explain.ts";
 import { explainTable } from "./explain-report.ts";
 import type { Figure, LevelContext } from "./figure.ts";
@@ -199,6 +201,7 @@ interface ClusterCosts {
   createStorms?: CreateStorm[];
   volumes?: VolumeCosts;
   clientApi?: ClientApiCosts;
+  files?: FilesPoint[];
 }
 
 /** The costs of an idle cluster, of single requests and of concurrent ones. Only the last have a baseline with bare `runsc`. */
@@ -237,6 +240,15 @@ async function clusterCosts(cluster: LocalCluster, context: LevelContext): Promi
   if (only.has("volumes")) {
     costs.volumes = await measureVolumes(cluster, { n, rounds, snapshots: context.options.snapshots });
     console.log(`\n${volumesTable(costs.volumes)}`);
+  }
+  if (only.has("files")) {
+    const { clones } = context.options;
+    costs.files = await measureFiles(cluster, {
+      n: Math.min(n, 10),
+      clones,
+      sizesMiB: n <= 5 ? [0, 64] : [0, 1_024, 4_096],
+    });
+    console.log(`\n${filesTable(costs.files)}`);
   }
   return costs;
 }

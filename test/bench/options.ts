@@ -23,6 +23,7 @@ export const figureNames = [
   "interpreter",
   "client-api",
   "volumes",
+  "files",
 ] as const;
 
 export const usage = `npm run bench -- [options]
@@ -33,7 +34,7 @@ export const usage = `npm run bench -- [options]
   --level <level>      cell (no Kubernetes), cluster, or all (default all)
   --sizes <a,b>        MiB of touched memory (default 0,256,1024)
   --rounds <count>     of create, checkpoint, clone, delete in "growth" and of atomic captures in "volumes" (default 50)
-  --clones <count>     concurrent clones of one checkpoint in "fork" (default 20, quick 3)
+  --clones <count>     concurrent clones of one checkpoint in "fork" and "files" (default 20, quick 3)
   --objects <count>    Sandboxes in "scale" and, up to 2500, in "explain", and twice as many Checkpoints (default 10000, quick 200)
   --snapshots <count>  in "upgrade" and at once in "volumes" (default 100, quick 4)
   --tune               also measures with huge pages for shmem; changes and restores the machine's setting (root)
