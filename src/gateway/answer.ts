@@ -32,6 +32,7 @@ export async function answer(gateway: AnswerOptions, given: Exchange, send: Send
   let status: number | undefined;
   metrics.underWay(1);
   try {
+    requireOneHost(given.request);
     named = destinationOf(given.request);
     if (answersItself(gateway, given, named?.destination)) return;
     releases.push(takeForClient(gateway, given));
@@ -53,6 +54,12 @@ export async function answer(gateway: AnswerOptions, given: Exchange, send: Send
   if (status === undefined) return;
   if (named === undefined) metrics.clientApiAnswered(status);
   else metrics.answered(status, (clock.monotonicMilliseconds() - since) / 1000);
+}
+
+/** Servers disagree about which of two hosts counts. @throws RametError `InvalidArgument` */
+function requireOneHost({ rawHeaders }: Exchange["request"]): void {
+  const hosts = rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === "host");
+  if (hosts.length > 1) throw new RametError("InvalidArgument", "The request has more than one Host header");
 }
 
 /** Responds to a preflight, a health check, and a request that names no sandbox and cannot be for the client API. */

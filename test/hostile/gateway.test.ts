@@ -106,6 +106,12 @@ it("survives an upgrade that is pipelined behind a request that was not answered
   }
 });
 
+it("refuses a request with two hosts", async () => {
+  const request = head("honest", honestPort, ["Host: other", "Connection: close"]);
+  expect(request.match(/^host:/gim)).toHaveLength(2);
+  expect(statusOf(await gateway.exchange(request))).toBe(400);
+});
+
 it("answers pipelined requests in order, and closes the connection of a client that pipelines many", async () => {
   const [next, last] = [head("honest", honestPort), head("honest", honestPort, ["Connection: close"])];
   expect((await gateway.exchange(next + next + last)).match(/HTTP\/1.1 200/g)).toHaveLength(3);

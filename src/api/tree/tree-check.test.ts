@@ -44,6 +44,13 @@ it("accepts what tar writes, in chunks of any size", async () => {
   }
 });
 
+it("refuses an archive that is cut inside of a header", () => {
+  const whole = archive({ path: "a" }, { path: "b" });
+  expect(() => {
+    check(whole.subarray(0, 512 + 100));
+  }).toThrow("it is cut");
+});
+
 it.each([
   ["a parent directory", [{ path: "a/../../b" }], "outside of the directory"],
   ["an absolute path", [{ path: "/etc/passwd" }], "outside of the directory"],

@@ -61,6 +61,8 @@ export class TreeCheck {
   /** @throws RametError `InvalidArgument` */
   end(): void {
     if (!this.#isTar) throw invalid("its format is not tar");
+    // The parser ignores a part of a header at the end.
+    if (this.#bytes % blockBytes !== 0) throw invalid("it is cut");
     this.#parser.end();
     if (this.#problem !== undefined) throw this.#problem;
   }

@@ -159,10 +159,8 @@ func (c *Connection) rewrite(r *httputil.ProxyRequest) {
 	}
 	r.Out.URL = &url.URL{Scheme: scheme, Host: host, Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery, ForceQuery: r.In.URL.ForceQuery}
 	r.Out.Host = host
-	for _, field := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
-		if values, found := r.In.Header[field]; found {
-			r.Out.Header[field] = values
-		}
+	for _, field := range claims {
+		r.Out.Header.Del(field)
 	}
 	if r.Out.Header.Get("Upgrade") != "" && normalName(r.Out.Header.Get("Upgrade")) != "websocket" {
 		r.Out.Header.Del("Upgrade")
@@ -172,6 +170,10 @@ func (c *Connection) rewrite(r *httputil.ProxyRequest) {
 		r.Out.Header[field] = values
 	}
 }
+
+// claims are headers with which a client says that its request is another one, or from elsewhere. With the credentials they would
+// have the weight of the domain's own proxies; ReverseProxy removes Forwarded and X-Forwarded-*.
+var claims = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Url", "X-Rewrite-Url", "X-Real-Ip"}
 
 func (c *Connection) headers() http.Header { return c.Current().Headers(c.Domain, c.Port, c.TLS) }
 

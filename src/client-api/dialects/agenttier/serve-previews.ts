@@ -49,8 +49,12 @@ async function preview(agentTier: AgentTier, request: FastifyRequest, reply: Fas
     signal,
   });
   for (const [name, value] of Object.entries(endToEnd(answer.headers))) void reply.header(name, value);
+  // A page of a sandbox has no origin, so it is not one of this server's pages. Several such headers apply together.
+  void reply.header("content-security-policy", [answer.headers["content-security-policy"] ?? [], pagePolicy].flat());
   return reply.code(answer.statusCode ?? 502).send(answer);
 }
+
+const pagePolicy = "sandbox allow-forms allow-scripts";
 
 /** Without the API key, which is none of the sandbox's business. */
 function forSandbox({ "x-api-key": key, authorization, ...headers }: IncomingHttpHeaders): Record<string, string> {

@@ -1,9 +1,10 @@
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import { createHmac } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import * as z from "zod";
 import { treeLimits } from "../../../api/tree/tree-check.ts";
 import type { ApiKeyLimits } from "../../../api/keys/api-key-rules.ts";
+import type { Clock } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
 import { equalSecrets } from "../../../base/secrets.ts";
 import { FairTurns } from "../../../base/fair-turns.ts";
@@ -59,7 +60,7 @@ export function serveUploads(server: FastifyInstance, { service, guests, callers
         const archive = request.body as Readable | undefined;
         if (archive === undefined) throw new RametError("InvalidArgument", "The upload has no content");
         const upload = (signal: AbortSignal) =>
-          uploadTree(service, guests, { ...link, limits: limitsOf(link), archive, signal });
+          uploadTree(service, guests, { ...link, limits: limitsOf(link), archive: atPace(archive, clock), signal });
         const what = "The upload";
         const deadline = { clock, milliseconds: longestUploadMilliseconds, what, signal: untilClosed(reply) };
         await within(deadline, (signal) => turns.run(link.namespace, () => upload(signal), signal));
@@ -74,6 +75,32 @@ const mostUploads = 32;
 const mostUploadsOfNamespace = 8;
 /** Builds that copy the same files upload them at the same time. All but one wait, and then find the tree. */
 const mostUploadsOfTree = 16;
+
+/** A client that sends less than this for longer than that keeps others from uploading. */
+const leastBytesPerMillisecond = 16;
+const longestPauseMilliseconds = 60_000;
+
+/** @throws RametError `Timeout` when it is read, if the client sends too slowly */
+function atPace(archive: Readable, clock: Clock): Readable {
+  return Readable.from(paced(archive, clock));
+}
+
+async function* paced(archive: Readable, clock: Clock): AsyncGenerator<Buffer> {
+  const chunks = archive.iterator() as AsyncIterableIterator<Buffer>;
+  let milliseconds = longestPauseMilliseconds;
+  for (;;) {
+    const since = clock.monotonicMilliseconds();
+    const next = await within({ clock, milliseconds, what: "Waiting for more of the upload" }, (signal) => {
+      signal.addEventListener("abort", () => archive.destroy(new Error("too slow")), { once: true });
+      return chunks.next();
+    });
+    if (next.done === true) return;
+    const gained = next.value.length / leastBytesPerMillisecond;
+    const left = milliseconds + gained - (clock.monotonicMilliseconds() - since);
+    milliseconds = Math.min(longestPauseMilliseconds, Math.max(1, left));
+    yield next.value;
+  }
+}
 
 /** Resolves when no other upload of a tree is in progress. The turn lasts until the request is over. */
 function untilTurn(turns: FairTurns, tree: string, reply: FastifyReply): Promise<void> {
