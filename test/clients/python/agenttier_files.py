@@ -79,6 +79,7 @@ with AgentTierClient(api_url=url) as client, tempfile.TemporaryDirectory() as lo
             break
         sandbox.exec("sleep 0.2")
     assert page.text == "text", page
+    assert page.headers["content-security-policy"].startswith("sandbox "), page.headers
     assert httpx.head(f"{port.preview_url}a%20b.txt", headers=headers).headers["content-length"] == "4"
     assert httpx.post(f"{port.preview_url}x", headers=headers, content=b"body").status_code == 501
     assert httpx.get(port.preview_url).status_code == 401

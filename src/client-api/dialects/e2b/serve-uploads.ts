@@ -81,7 +81,7 @@ const leastBytesPerMillisecond = 16;
 const longestPauseMilliseconds = 60_000;
 
 /** @throws RametError `Timeout` when it is read, if the client sends too slowly */
-function atPace(archive: Readable, clock: Clock): Readable {
+export function atPace(archive: Readable, clock: Clock): Readable {
   return Readable.from(paced(archive, clock));
 }
 
