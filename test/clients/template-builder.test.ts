@@ -149,6 +149,19 @@ it("a template of an image is not built if a user has changed the SandboxTemplat
     .toBe(true);
 });
 
+it("a named snapshot of a sandbox has the sizes of the sandbox in the list of templates", async () => {
+  const sizes = { cpuCount: 1, memoryMB: 640 };
+  await build(Template().fromImage("python").runCmd("true"), "small", sizes);
+  const sandbox = await Sandbox.create("small", options);
+  await sandbox.createSnapshot({ name: "small-copy" });
+  await sandbox.kill();
+  const get = async (path: string): Promise<unknown> =>
+    (await fetch(`${options.apiUrl}${path}`, { headers: { "x-api-key": options.apiKey } })).json();
+  const listed = (templateID: string) => expect.objectContaining({ templateID, ...sizes }) as object;
+  expect(await get("/templates")).toEqual(expect.arrayContaining([listed("small"), listed("small-copy")]));
+  expect(await get("/templates/small-copy")).toMatchObject({ builds: [{ status: "ready", ...sizes }] });
+});
+
 describe("files", () => {
   it("are uploaded once, and copied with their modes, owners and links", async () => {
     const large = randomBytes(5_000_000);

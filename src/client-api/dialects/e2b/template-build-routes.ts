@@ -84,11 +84,11 @@ function keyOf({ metadata }: NamedSnapshot) {
 /** A template in a list: a named snapshot, of any author. */
 function templateView(service: ServiceParts, snapshot: NamedSnapshot): z.infer<typeof TemplateInfo> {
   const { metadata, status = {} } = snapshot;
-  const { latestVersion = 0, versions = [] } = status;
+  const { version, latestVersion = 0, versions = [] } = status;
   return {
     ...templateNames(metadata),
     ...latestBuild(snapshot, service.clock.now()),
-    ...sourceSizes(service, snapshot),
+    ...sizesOfVersion(service, snapshot, version),
     buildCount: latestVersion,
     createdAt: metadata.creationTimestamp,
     updatedAt: versions.at(-1)?.createdAt ?? metadata.creationTimestamp,
@@ -110,20 +110,22 @@ function statusOf({ status }: NamedSnapshot): "building" | "ready" | "error" {
   return findCondition(status?.conditions, "Building")?.status === "False" ? "error" : "building";
 }
 
-/** The sizes of the template from which a named snapshot is built. */
-function sourceSizes({ known }: ServiceParts, { metadata: { namespace }, spec: { from } }: NamedSnapshot) {
-  const template = from.template && known.template(`${namespace}/${from.template.name}`);
-  return { ...sizesOf(template?.spec.template), envdVersion };
+/** The sizes of a version. Without a version, those of the template from which the named snapshot is built. */
+function sizesOfVersion({ known }: ServiceParts, { metadata, spec, status }: NamedSnapshot, version?: number) {
+  // The template of a Checkpoint has its name.
+  const captured = status?.versions?.find((each) => each.version === version)?.checkpointName;
+  const name = captured ?? spec.from.template?.name ?? "";
+  return { ...sizesOf(known.template(`${metadata.namespace}/${name}`)?.spec.template), envdVersion };
 }
 
 /** The builds of a template, newest first: those that clients have requested, and those of the other versions. */
 function templateBuilds(service: ServiceParts, snapshot: NamedSnapshot): TemplateBuild[] {
   const now = service.clock.now();
   const { status } = snapshot;
-  const sizes = sourceSizes(service, snapshot);
   const createdAt = new Map(status?.versions?.map((version) => [version.version, version.createdAt]));
   const requested = clientBuildsOf(snapshot).map((build): TemplateBuild => {
     const state = buildState(snapshot, build, now);
+    const sizes = sizesOfVersion(service, snapshot, state.status === "ready" ? state.version : undefined);
     const finishedAt = state.status === "ready" ? createdAt.get(state.version) : undefined;
     return {
       buildID: build.id,
@@ -140,7 +142,8 @@ function templateBuilds(service: ServiceParts, snapshot: NamedSnapshot): Templat
   const others = [...createdAt]
     .map(([version, time]): TemplateBuild => {
       const buildID = buildIdOf(snapshot, version);
-      return { buildID, status: "ready", createdAt: time, updatedAt: time, finishedAt: time, ...sizes };
+      const times = { createdAt: time, updatedAt: time, finishedAt: time };
+      return { buildID, status: "ready", ...times, ...sizesOfVersion(service, snapshot, version) };
     })
     .filter(({ buildID }) => !known.has(buildID));
   return [...requested, ...others].toSorted((a, b) => b.createdAt.localeCompare(a.createdAt));
