@@ -202,7 +202,9 @@ describe("over HTTP only", () => {
 
   it("refuses clients without a valid key, and other servers' names", async () => {
     expect((await post({})).status).toBe(401);
-    expect((await post({ authorization: "Bearer e2b_00" })).status).toBe(401);
+    const refused = await post({ authorization: "Bearer e2b_00" });
+    expect(refused.status).toBe(401);
+    expect(await refused.text()).toContain("as a bearer token");
     const authorization = `Bearer ${key}`;
     expect((await post({ authorization, origin: "https://attacker.example" })).status).toBe(403);
     expect((await post({ authorization, origin: "http://localhost:3000" })).status).toBe(200);

@@ -200,7 +200,7 @@ export class Callers {
 
 function unauthorized(why: string): RametError {
   return new RametError("Unauthorized", why, {
-    hint: "Send a key that `ramet key create` printed, in the header X-API-Key",
+    hint: "Send a key that `ramet key create` printed, in the header X-API-Key or as a bearer token",
   });
 }
 
