@@ -30,13 +30,14 @@ if [ -n "$modules" ]; then
   cp "$modules"/node-linux-*/bin/node "$target/bin/node"
   mkdir -p "$target/lib/node_modules"
   cp -R "$modules/npm" "$modules/acorn" "$target/lib/node_modules/"
-  mkdir -p "$target/lib/reseed"
-  gcc -shared -fPIC -O1 -o "$target/lib/reseed/reseed.node" "$source/node/reseed.c"
-  cp "$source/node/reseed.cjs" "$target/lib/reseed/"
   for each in npm npx; do ln -s "../lib/node_modules/npm/bin/$each-cli.js" "$target/bin/$each"; done
 else
   rm -r "$target/share/jupyter/kernels/javascript" "$target/share/jupyter/kernels/typescript"
 fi
+# The variable NODE_OPTIONS of the image names it, also for a Node.js that users install.
+mkdir -p "$target/lib/reseed"
+gcc -shared -fPIC -O1 -o "$target/lib/reseed/reseed.node" "$source/node/reseed.c"
+cp "$source/node/reseed.cjs" "$target/lib/reseed/"
 command -v Rscript >/dev/null || rm -r "$target/share/jupyter/kernels/r"
 if command -v java >/dev/null; then
   home=$(dirname "$(dirname "$(readlink -f "$(command -v java)")")")
@@ -51,8 +52,7 @@ chmod -R a+rwX "$target"
 # Commands of E2B's clients run in a login shell, which sets its own PATH.
 mkdir -p /etc/profile.d
 echo "PATH=$target/bin:\$PATH" >/etc/profile.d/code-interpreter.sh
-[ -z "$modules" ] ||
-  echo "export NODE_OPTIONS=\${NODE_OPTIONS:---require=$target/lib/reseed/reseed.cjs}" >>/etc/profile.d/code-interpreter.sh
+echo "export NODE_OPTIONS=\${NODE_OPTIONS:---require=$target/lib/reseed/reseed.cjs}" >>/etc/profile.d/code-interpreter.sh
 
 # It starts for each command. These two programs of Debian's profiles take longer than the shell.
 sed -i 's/"$(id -u)"/"${EUID:-$(id -u)}"/' /etc/profile

@@ -11,7 +11,7 @@ import http from "node:http"; import crypto from "node:crypto";
 const draw = () => [crypto.randomUUID(), crypto.randomBytes(8).toString("hex"), crypto.getRandomValues(new Uint32Array(2)).join(),
   crypto.randomInt(2 ** 32), Math.random()];
 draw();
-http.createServer((_, answer) => answer.end(JSON.stringify(draw()))).listen(8000);
+http.createServer((_, answer) => answer.end(JSON.stringify(draw()))).listen(process.argv[2]);
 `;
 
 beforeAll(async () => {
@@ -23,8 +23,12 @@ beforeAll(async () => {
   );
   for (const language of ["js", "bash"]) await source.runCode("", { language });
   await source.files.write("/tmp/server.mjs", server);
-  await source.commands.run("node /tmp/server.mjs", { background: true, timeoutMs: 0 });
-  await source.commands.run("curl -s --retry 20 --retry-delay 1 --retry-connrefused http://127.0.0.1:8000");
+  await source.commands.run("node /tmp/server.mjs 8000", { background: true, timeoutMs: 0 });
+  // The kernel has the variables of the image, not those of a login shell.
+  await source.runCode("import subprocess; subprocess.Popen(['node', '/tmp/server.mjs', '8001'])");
+  for (const port of [8000, 8001]) {
+    await source.commands.run(`curl -s --retry 20 --retry-delay 1 --retry-connrefused http://127.0.0.1:${port}`);
+  }
   const { snapshotId } = await source.createSnapshot();
   all = [source, await Sandbox.create(snapshotId, options), await Sandbox.create(snapshotId, options)];
 });
@@ -55,10 +59,13 @@ it("differ in the shell of each clone", async () => {
   expect(new Set(texts).size).toBe(all.length);
 });
 
-it("differ in a Node.js server of each clone", async () => {
+it.each([
+  ["a command", 8000],
+  ["a kernel", 8001],
+])("differ in the Node.js server that %s has started, in each clone", async (_, port) => {
   const answers = await Promise.all(
     all.map(async (each) => {
-      const { stdout } = await each.commands.run("curl -s http://127.0.0.1:8000");
+      const { stdout } = await each.commands.run(`curl -s http://127.0.0.1:${port}`);
       return JSON.parse(stdout) as unknown[];
     }),
   );

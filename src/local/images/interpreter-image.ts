@@ -27,6 +27,7 @@ export const interpreterConfig: Partial<ImageConfig> = {
     "PATH=/opt/code-interpreter/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG=C.UTF-8",
     "PYTHONUNBUFFERED=1",
+    "NODE_OPTIONS=--require=/opt/code-interpreter/lib/reseed/reseed.cjs",
   ],
   workingDir: "/home/user",
 };
