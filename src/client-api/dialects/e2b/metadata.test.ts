@@ -40,9 +40,27 @@ it("finds each sandbox by a filter without entries", () => {
   expect(metadataFilter("")(sandboxWith({}))).toBe(true);
 });
 
-it("refuses mounts, which a running sandbox cannot get", () => {
-  const config = { "e2b.agents.kruise.io/csi-volume-config": '[{"pvName":"a","mountPath":"/a"}]' };
-  expect(() => metadataAnnotation(config)).toThrow("is not supported");
+it.each([
+  ["csi-volume-config", '[{"pvName":"a","mountPath":"/a"}]'],
+  ["csi-volume-name", "a"],
+  ["image", "python"],
+  ["cpu-limit", "2"],
+  ["never-timeout", "true"],
+  ["create-on-no-stock", "false"],
+  ["reserve-paused-sandbox-duration", "1h"],
+  ["sandbox-name", "a"],
+])("refuses the extension %s with the value %j, which would have no effect", (name, value) => {
+  const key = `e2b.agents.kruise.io/${name}`;
+  expect(() => metadataAnnotation({ [key]: value })).toThrow(`metadata[${key}] is not supported`);
+});
+
+it.each([
+  ["create-on-no-stock", "true"],
+  ["reserve-paused-sandbox-duration", "forever"],
+  ["never-timeout", "false"],
+])("keeps the extension %s with the value %j, which asks for what happens anyway", (name, value) => {
+  const metadata = { [`e2b.agents.kruise.io/${name}`]: value };
+  expect(metadataOf(sandboxWith(metadataAnnotation(metadata)))).toEqual(metadata);
 });
 
 it.each(["a", "a=b=c", "%25E0%25A4%25A=1", "%"])("rejects the filter %j", (text) => {

@@ -8,17 +8,44 @@ const Metadata = z.record(z.string(), z.string());
 /** All annotations of an object together may have 256 KiB. */
 const mostCharacters = 64 * 1024;
 
-/** The annotation with a client's metadata. @throws RametError `InvalidArgument` if it is too large; `NotSupported` for mounts */
+/** The annotation with a client's metadata. @throws RametError `InvalidArgument` if it is too large; `NotSupported` for `extensions` */
 export function metadataAnnotation(metadata: Record<string, string> = {}): Record<string, string> {
   if (Object.keys(metadata).length === 0) return {};
-  if ((metadata[annotations.csiVolumeConfig] ?? "") !== "")
-    throw new RametError("NotSupported", `metadata[${annotations.csiVolumeConfig}] is not supported`, {
-      hint: "Name the volumes in the template of the sandbox: its mounts are fixed when it starts",
-    });
+  const extension = Object.entries(metadata).find(([key, value]) => key.startsWith(extensions) && requests(key, value));
+  if (extension !== undefined) {
+    const [key] = extension;
+    const hint = hints.find(({ keys }) => keys.test(key.slice(extensions.length)))?.hint ?? "Remove it";
+    throw new RametError("NotSupported", `metadata[${key}] is not supported`, { hint });
+  }
   const text = JSON.stringify(metadata);
   if (text.length > mostCharacters)
     throw new RametError("InvalidArgument", `metadata has more than ${mostCharacters} characters`);
   return { [annotations.clientMetadata]: text };
+}
+
+/** The prefix of what OpenKruise's manager does at the request of metadata. */
+const extensions = "e2b.agents.kruise.io/";
+
+const hints = [
+  { keys: /^csi-/, hint: "Name the volumes in the template of the sandbox: its mounts are fixed when it starts" },
+  {
+    keys: /^(image|cpu-)/,
+    hint: "Create a sandbox from another template: its image and limits are fixed when it starts",
+  },
+  { keys: /^never-timeout$/, hint: "Request a timeout, or keep the sandbox when it ends: onTimeout is pause" },
+  { keys: /^reserve-paused-/, hint: "Remove it: a paused sandbox is kept until it is deleted" },
+];
+
+/** Whether an extension asks for something that does not happen without it. */
+function requests(key: string, value: string): boolean {
+  switch (key.slice(extensions.length)) {
+    case "create-on-no-stock":
+      return value === "false";
+    case "reserve-paused-sandbox-duration":
+      return value !== "forever";
+    default:
+      return value !== "" && value !== "false";
+  }
 }
 
 /** The metadata of a sandbox. */
