@@ -17,6 +17,7 @@ import { Connections } from "./connections.ts";
 import type { ClientApiMetrics } from "./metrics.ts";
 import { admitRequests } from "./routes/admission.ts";
 import { ClientLimits } from "./routes/client-limits.ts";
+import { notJson } from "./routes/route.ts";
 
 /** A part of the server that speaks the API of one client. */
 export interface Dialect {
@@ -183,7 +184,7 @@ const [quote, comma, bracket, backslash, brace] = [0x22, 0x2c, 0x5b, 0x5c, 0x7b]
 const valueBytes = 64;
 const mostValues = 100_000;
 
-/** A request without a body, and a body that is not JSON, are validated by the schema of the route. */
+/** A request without a body is validated by the schema of the route. A route without a schema accepts a body that is not JSON. */
 function parseJson(text: string): unknown {
   if (text === "") return undefined;
   try {
@@ -192,9 +193,6 @@ function parseJson(text: string): unknown {
     return notJson;
   }
 }
-
-/** In place of a body that is not JSON: no schema accepts it. */
-const notJson = Symbol("a body that is not JSON");
 
 /** A client's id is only used if it can be logged safely. */
 function requestIdOf(given: string | string[] | undefined): string {

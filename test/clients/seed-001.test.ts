@@ -75,7 +75,7 @@ describe("the body of the request", () => {
     ["a name that is no label", { name: "My_Sandbox" }, 400, "RFC 1123"],
     ["a taken name", { name: "my-sandbox-fork" }, 409, "my-sandbox-fork exists"],
     ["an unknown snapshot class", { snapshotClass: "other" }, 400, 'snapshotClass is "other"'],
-    ["no JSON", "{", 400, "invalid request"],
+    ["no JSON", "{", 400, "The body of the request is not JSON"],
   ])("is rejected with a reason: %s", async (_, given, status, reason) => {
     const before = (await checkpoints()).length;
     const answer = await call("POST", "/sandboxes/my-sandbox/clone", given);

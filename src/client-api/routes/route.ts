@@ -98,8 +98,13 @@ export function routesFor<Env>() {
 
 /** A handler without a schema knows nothing about the value. */
 function parsed<Schema extends z.ZodType>(schema: Schema | undefined, value: unknown): z.output<Schema> {
-  return schema === undefined ? (undefined as z.output<Schema>) : schema.parse(value);
+  if (schema === undefined) return undefined as z.output<Schema>;
+  if (value === notJson) throw new RametError("InvalidArgument", "The body of the request is not JSON");
+  return schema.parse(value);
 }
+
+/** In place of a body that is not JSON. */
+export const notJson = Symbol("a body that is not JSON");
 
 /** The route that returns the OpenAPI document of a dialect. */
 export function documentRoute(document: () => object): Route<unknown> {
