@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Manifest } from "../../install/manifest.ts";
-import { KubeClient } from "../../kube/kube-client.ts";
+import { KubeClient, type KubeClientOptions } from "../../kube/kube-client.ts";
 import { packageRoot } from "../tools/tool.ts";
 import { snapshotCrds, volumeObjects } from "../volumes/cluster-objects.ts";
 import { volumeResources } from "../../kube/volumes/volumes.ts";
@@ -68,13 +68,20 @@ export async function applyManifest(client: KubeClient, manifest: Manifest, sign
 const account = { name: "ramet-local-user", namespace: systemNamespace };
 
 /** Publishes the gateway's address in the cluster, and lets its users enter sandboxes and reach their ports. */
-export async function publishGateway({ kubeconfig }: ClusterDirectory, port: number): Promise<void> {
-  const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }));
-  try {
-    await Promise.all(manifests(port).map((manifest) => applyManifest(client, manifest)));
-  } finally {
-    await client.close();
-  }
+export async function publishGateway(directory: ClusterDirectory, port: number): Promise<void> {
+  await withClient(directory, (client) =>
+    Promise.all(manifests(port).map((manifest) => applyManifest(client, manifest))),
+  );
+}
+
+/** Calls `work` with a client of the cluster's administrator. */
+export async function withClient<T>(
+  { kubeconfig }: ClusterDirectory,
+  work: (client: KubeClient) => Promise<T>,
+  options?: KubeClientOptions,
+): Promise<T> {
+  const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }), options);
+  return work(client).finally(() => client.close());
 }
 
 function manifests(port: number): Manifest[] {

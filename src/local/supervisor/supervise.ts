@@ -8,8 +8,7 @@ import { RametError } from "../../base/errors.ts";
 import { installCrds } from "../../controllers/install-crds.ts";
 import { admissionPolicies } from "../../install/cell-policies.ts";
 import { clientRole } from "../../install/client-role.ts";
-import { KubeClient } from "../../kube/kube-client.ts";
-import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
 import { refOf } from "../../kube/resource-ref.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
 import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-status.ts";
@@ -17,7 +16,7 @@ import { readSetting } from "../cluster-setting.ts";
 import { keepDomainCertificate } from "../control-plane/domain-certificate.ts";
 import { collectGarbage } from "../garbage-collector.ts";
 import { identifyProcess } from "../process-identity.ts";
-import { applyManifest, seedVolumes, clusterTemplates } from "./seed-cluster.ts";
+import { applyManifest, seedVolumes, clusterTemplates, withClient } from "./seed-cluster.ts";
 import { packageRoot } from "../tools/tool.ts";
 import { snapshotCrds } from "../volumes/cluster-objects.ts";
 import { prepareSnapshots } from "./prepare-snapshots.ts";
@@ -79,39 +78,33 @@ async function bringUp(
 ): Promise<undefined> {
   await parts.etcd.run();
   await parts.apiServer.run();
-  const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }));
-  try {
+  await withClient(directory, async (client) => {
     // The gateway gets the address of the client API, and both start at the same time.
     await reservedPort(directory.clientApiPort);
     // The node does not wait for the kinds, because Pods of an earlier run may still be running.
     const servers = () => Promise.all([parts.controller.run(), parts.gateway.run(), parts.clientApi.run()]);
     await Promise.all([parts.node.run(), seedCluster(client, signal).then(servers), seedVolumes(client, signal)]);
-  } finally {
-    await client.close();
-  }
+  });
   if (!signal.aborted) report.phase("up");
   return undefined;
 }
 
 /** Its own connection: that of the start is closed. */
 async function runVolumes(options: ClusterPartsOptions, parts: VolumeParts, signal: AbortSignal): Promise<void> {
-  const client = new KubeClient(await connectionFromKubeconfig({ path: options.directory.kubeconfig }));
-  try {
+  const run = async (client: KubeClient): Promise<void> => {
     const hasSnapshots = (await snapshotCrds(packageRoot())) !== undefined;
     const prepared = hasSnapshots ? prepareSnapshots(client, options, signal) : Promise.resolve();
     await Promise.all([prepared, runVolumeParts(client, parts, { hasSnapshots, prepared }, signal)]);
-  } catch (error) {
+  };
+  await withClient(options.directory, run).catch((error: unknown) => {
     if (!signal.aborted) process.stderr.write(`Running the volumes failed: ${RametError.from(error).describe()}\n`);
-  } finally {
-    await client.close();
-  }
+  });
 }
 
 /** Its own connection, because it reads only metadata. The collector retries what fails. */
-async function runCollector({ kubeconfig }: ClusterDirectory, signal: AbortSignal): Promise<void> {
-  const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }), { metadataOnly: true });
-  await collectGarbage({ client, log: pino({ name: "garbage-collector" }, pino.destination(2)) }, signal);
-  await client.close();
+async function runCollector(directory: ClusterDirectory, signal: AbortSignal): Promise<void> {
+  const log = pino({ name: "garbage-collector" }, pino.destination(2));
+  await withClient(directory, (client) => collectGarbage({ client, log }, signal), { metadataOnly: true });
 }
 
 /** Each part stops before the parts it needs: the node stops its Pods and reports that to the API server. */
