@@ -59,6 +59,15 @@ export function resultOr<T, Otherwise>(run: () => T, otherwise: Otherwise): T | 
   }
 }
 
+/** What a call returns, or the error that it throws, for a caller that reports it. */
+export function resultOrError<T>(run: () => T): T | RametError {
+  try {
+    return run();
+  } catch (error) {
+    return RametError.from(error);
+  }
+}
+
 /** Whether a promise is fulfilled, where the reason of a rejection does not matter. */
 export function isFulfilled(work: Promise<unknown>): Promise<boolean> {
   return work.then(

@@ -10,7 +10,7 @@ import {
   LogController,
 } from "fastify";
 import type { Clock } from "../base/clock.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError, resultOr } from "../base/errors.ts";
 import { closingResponse, readBody } from "../base/http.ts";
 import type { Log } from "../base/log.ts";
 import { Connections } from "./connections.ts";
@@ -186,12 +186,7 @@ const mostValues = 100_000;
 
 /** A request without a body is validated by the schema of the route. A route without a schema accepts a body that is not JSON. */
 function parseJson(text: string): unknown {
-  if (text === "") return undefined;
-  try {
-    return JSON.parse(text);
-  } catch {
-    return notJson;
-  }
+  return text === "" ? undefined : resultOr(() => JSON.parse(text) as unknown, notJson);
 }
 
 /** A client's id is only used if it can be logged safely. */

@@ -1,6 +1,6 @@
 import type { Registry } from "prom-client";
 import { systemNamespace } from "../api/names/system-names.ts";
-import { delay } from "../base/clock.ts";
+import { delay, isAborted } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { EventRecorder } from "../kube/events.ts";
@@ -121,9 +121,4 @@ async function report(
     .catch(() => undefined);
   if (home === undefined) return;
   events.record(home, { type: "Warning", reason: "OtherController", action: "Yield", note: why });
-}
-
-/** A function, as the type checker assumes that `aborted` does not change across an await. */
-function isAborted(signal: AbortSignal): boolean {
-  return signal.aborted;
 }

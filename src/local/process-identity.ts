@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import * as z from "zod";
 import { type Clock, delay } from "../base/clock.ts";
+import { resultOr } from "../base/errors.ts";
 
 /**
  * Identifies one process even if its process id is reused: process id, start time (field 22 of `/proc/<pid>/stat`,
@@ -39,14 +40,10 @@ export async function untilEnded(identity: ProcessIdentity, clock: Clock, signal
 const pollMilliseconds = 10;
 
 function startTime(pid: number): string | undefined {
-  try {
-    const text = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The second field is the program's name in parentheses and may contain spaces.
-    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
-    return fields[0] === "Z" || fields[0] === "X" ? undefined : fields[19];
-  } catch {
-    return undefined;
-  }
+  const text = resultOr(() => readFileSync(`/proc/${pid}/stat`, "utf8"), "");
+  // The second field is the program's name in parentheses and may contain spaces.
+  const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+  return fields[0] === "Z" || fields[0] === "X" ? undefined : fields[19];
 }
 
 function bootId(): string {

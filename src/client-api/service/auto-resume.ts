@@ -1,7 +1,7 @@
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { parseDuration } from "../../base/duration.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, resultOr } from "../../base/errors.ts";
 import { pauseFailure } from "../../api/state/sandbox.ts";
 import type { Change } from "../../operations/objects.ts";
 import { resumeChange } from "../../operations/pause.ts";
@@ -95,12 +95,8 @@ export class AutoResumes {
   /** Users can write the annotation. */
   #lifeOf({ metadata }: Sandbox): number {
     const fallback = leastAutoResumeSeconds * 1000;
-    try {
-      const given = parseDuration(metadata.annotations?.[annotations.autoResume] ?? "");
-      return Math.min(given >= 1000 ? given : fallback, this.#longestMilliseconds);
-    } catch {
-      return fallback;
-    }
+    const given = resultOr(() => parseDuration(metadata.annotations?.[annotations.autoResume] ?? ""), fallback);
+    return Math.min(given >= 1000 ? given : fallback, this.#longestMilliseconds);
   }
 }
 

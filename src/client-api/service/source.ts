@@ -11,7 +11,7 @@ import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
 import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { parseClientName } from "../../api/names/client-names.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, resultOr } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { currentRevision } from "../../operations/claim/cold-sandbox.ts";
 import { awaitInCache } from "./cache-lag.ts";
@@ -134,11 +134,7 @@ export function hasWarmSet({ known }: ServiceParts, sandbox: Sandbox): boolean {
 function stockedSets(known: ServiceParts["known"], namespace: string) {
   const stocked = known.setsIn(namespace).filter(({ status }) => (status?.availableReplicas ?? 0) > 0);
   return stocked.flatMap((set) => {
-    try {
-      return [{ set, ...currentRevision(set, known) }];
-    } catch {
-      return [];
-    }
+    return resultOr(() => [{ set, ...currentRevision(set, known) }], []);
   });
 }
 

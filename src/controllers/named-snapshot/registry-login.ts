@@ -1,7 +1,7 @@
 import { loginIdentity, RegistryLogin } from "../../api/credentials/credential-seal.ts";
 import { type NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
 import { annotations } from "../../api/names/labels.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, resultOr } from "../../base/errors.ts";
 import { createUnlessExists } from "../../kube/apply.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { SnapshotDependencies } from "./state.ts";
@@ -18,7 +18,9 @@ export async function storeRegistryLogin(
   const { metadata } = snapshot;
   const sealed = metadata.annotations?.[annotations.registryLogin];
   if (sealed === undefined || credentialKeys === undefined || metadata.deletionTimestamp !== undefined) return snapshot;
-  const login = opened(() => RegistryLogin.parse(JSON.parse(credentialKeys.open(loginIdentity(metadata), sealed))));
+  // Users can write the annotation too.
+  const open = () => RegistryLogin.parse(JSON.parse(credentialKeys.open(loginIdentity(metadata), sealed)));
+  const login = resultOr(open, undefined);
   if (login === undefined) {
     const note = `The annotation ${annotations.registryLogin} cannot be opened: build the template again`;
     events.record(snapshot, { type: "Warning", reason: "InvalidArgument", action: "StoreRegistryLogin", note });
@@ -48,13 +50,4 @@ export async function storeRegistryLogin(
       metadata: { resourceVersion: metadata.resourceVersion, annotations: { [annotations.registryLogin]: null } },
     }),
   );
-}
-
-/** Users can write the annotation too. */
-function opened<T>(open: () => T): T | undefined {
-  try {
-    return open();
-  } catch {
-    return undefined;
-  }
 }

@@ -11,7 +11,7 @@ import {
 import type { Backends } from "../../backends/backends.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { partsOf } from "../../backends/checkpoint-record.ts";
-import { RametError, resultOr } from "../../base/errors.ts";
+import { RametError, resultOr, resultOrError } from "../../base/errors.ts";
 import type { Cache } from "../cluster/cache.ts";
 import type { ControllerParts } from "../cluster/controller-parts.ts";
 import type { Engines } from "../images/engines.ts";
@@ -173,12 +173,10 @@ function missingPart(
   checkpointId: string,
   { backends, engines }: Installed,
 ): RametError | undefined {
-  try {
+  return resultOrError(() => {
     backends.forParts(parts);
     return engines.problemOf(parts, checkpointId);
-  } catch (error) {
-    return RametError.from(error);
-  }
+  });
 }
 
 function endOf(checkpoint: Checkpoint): string | undefined {

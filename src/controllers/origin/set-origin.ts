@@ -2,6 +2,7 @@ import { type CheckpointPart, volumeParts } from "../../api/kinds/checkpoint.ts"
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
+import { resultOr } from "../../base/errors.ts";
 import type { Cache } from "../cluster/cache.ts";
 import { partsOf } from "../../backends/checkpoint-record.ts";
 import { neededEngine } from "../images/engines.ts";
@@ -30,13 +31,10 @@ export function hasCapturedVolumes(namespace: string, reference: string, cache: 
 }
 
 function partsOfReference(namespace: string, reference: string, cache: OriginCache): readonly CheckpointPart[] {
-  try {
-    const checkpoint = cache.checkpointById(namespace, resolveOrigin(namespace, reference, cache));
-    return partsOf(checkpoint?.status?.ramet) ?? [];
-  } catch {
-    // The sandbox or the claim reports a reference that cannot be resolved.
-    return [];
-  }
+  // The sandbox or the claim reports a reference that cannot be resolved.
+  const id = resultOr(() => resolveOrigin(namespace, reference, cache), undefined);
+  const checkpoint = id === undefined ? undefined : cache.checkpointById(namespace, id);
+  return partsOf(checkpoint?.status?.ramet) ?? [];
 }
 
 /**

@@ -8,7 +8,7 @@ import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import { parseDuration } from "../../base/duration.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, resultOrError } from "../../base/errors.ts";
 import type { NamedManifest } from "../../operations/claim/cold-sandbox.ts";
 import { type ClaimRequest, validateClaimRequest } from "../../operations/claim/request.ts";
 import { keyOf } from "../../kube/object.ts";
@@ -233,23 +233,20 @@ function volumesProblem(
   const volumes = volumesOf(checkpoint);
   // A sandbox with a new Pod, which this claim then gets, checks its volumes itself.
   if (volumes.captured.length > 0) return undefined;
-  try {
+  return resultOrError(() => {
     const choice = volumesChoice({ metadata: { annotations: claim.spec.annotations } }, template.template);
     return inPlaceProblem(volumes, choice, own);
-  } catch (error) {
-    return RametError.from(error);
-  }
+  });
 }
 
 function invalidPart(claim: SandboxClaim): RametError | undefined {
-  const unsupported = unsupportedRequest(claim.spec);
-  if (unsupported !== undefined) return unsupported;
-  try {
-    validateClaimRequest(claimRequest(claim));
-    return undefined;
-  } catch (error) {
-    return RametError.from(error);
-  }
+  return (
+    unsupportedRequest(claim.spec) ??
+    resultOrError(() => {
+      validateClaimRequest(claimRequest(claim));
+      return undefined;
+    })
+  );
 }
 
 /**

@@ -8,7 +8,7 @@ import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { startsSandbox } from "../../backends/checkpoint-parts.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
-import { hasSystemCode, RametError } from "../../base/errors.ts";
+import { hasSystemCode, RametError, resultOrError } from "../../base/errors.ts";
 import { cellRuns, isEnded, pullProblem, startProblem } from "../cluster/pod-facts.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { listed } from "../volumes/restored-volumes.ts";
@@ -118,7 +118,7 @@ const claimPollMilliseconds = 15_000;
 
 /** A claim that is created again is empty, so that needs the user's word. */
 function lostProblem({ sandbox, lostClaims }: SandboxState, { template, volumeClaims }: ResolvedTemplate) {
-  try {
+  return resultOrError(() => {
     const { name } = sandbox.metadata;
     const made = new Set(claimVolumes(volumeClaims, name).map((volume) => claimName(volume.name, name)));
     const isMade = lostClaims.every((claim) => made.has(claim));
@@ -132,9 +132,7 @@ function lostProblem({ sandbox, lostClaims }: SandboxState, { template, volumeCl
           : "Create them again with their data",
       },
     );
-  } catch (error) {
-    return RametError.from(error);
-  }
+  });
 }
 
 /** The sandbox stays Pending, as in OpenKruise Agents: the name may become free. */

@@ -1,5 +1,6 @@
 import { mkdirSync, realpathSync, statSync } from "node:fs";
 import { dirname, join, sep } from "node:path";
+import { resultOr } from "../../base/errors.ts";
 import { PodDirectory } from "./pod-directory.ts";
 
 /** The part of the machine's files that cells see. */
@@ -88,10 +89,6 @@ export function namespaceDirectory(store: string, namespace: string): string | u
 
 /** Mounts the target of `/etc/resolv.conf` if it is a link into `/run`, as with systemd-resolved. */
 function resolverFlags(): string[] {
-  try {
-    const path = realpathSync("/etc/resolv.conf");
-    return path.startsWith("/run/") ? ["--bind", `${path}:${path}:ro`] : [];
-  } catch {
-    return [];
-  }
+  const path = resultOr(() => realpathSync("/etc/resolv.conf"), "");
+  return path.startsWith("/run/") ? ["--bind", `${path}:${path}:ro`] : [];
 }

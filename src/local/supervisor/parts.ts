@@ -2,6 +2,7 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
+import { resultOr } from "../../base/errors.ts";
 import { specialAddresses } from "../../base/special-addresses.ts";
 import type { ClusterDirectory, MeasuredPart } from "../cluster-directory.ts";
 import { isReadyFileOf, readyFilePath, type PartStatus } from "../cluster-status.ts";
@@ -210,10 +211,6 @@ export async function reservedPort(path: string): Promise<number> {
 
 /** Reads the port from such a file. */
 export function readPort(path: string): number | undefined {
-  try {
-    const port = Number(readFileSync(path, "utf8"));
-    return Number.isInteger(port) && port > 0 ? port : undefined;
-  } catch {
-    return undefined;
-  }
+  const port = Number(resultOr(() => readFileSync(path, "utf8"), ""));
+  return Number.isInteger(port) && port > 0 ? port : undefined;
 }

@@ -4,6 +4,7 @@ import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations, labels, restoreFrom } from "../../../api/names/labels.ts";
 import { describeProblem } from "../../../api/state/problem.ts";
 import { missingPart, whyNeverServing } from "../../../api/state/sandbox.ts";
+import { resultOr } from "../../../base/errors.ts";
 import { defined } from "../../../base/defined.ts";
 import { describeReport } from "../../../kube/reported-state.ts";
 import type { ClientState } from "../../service/find-sandbox.ts";
@@ -60,11 +61,7 @@ export function templateOf({ metadata, spec }: Sandbox): string {
 
 /** Users can write both annotations, and then none counts. */
 function snapshotOf(sandbox: Sandbox): string | undefined {
-  try {
-    return restoreFrom(sandbox) ?? sandbox.status?.ramet?.restoredFrom;
-  } catch {
-    return undefined;
-  }
+  return resultOr(() => restoreFrom(sandbox) ?? sandbox.status?.ramet?.restoredFrom, undefined);
 }
 
 /** The answers that AgentTier's clients read. (Source: the models of the wheel agenttier 0.8.1.) */

@@ -3,6 +3,7 @@ import { annotations, labels } from "../../../api/names/labels.ts";
 import { PodTemplateSpec } from "../../../api/schema/pod-template.ts";
 import { quantityToBytes, quantityToMillicores } from "../../../base/quantity.ts";
 import { defaultLayerBytes, envdVersion } from "../../../api/wire/cell-api.ts";
+import { resultOr } from "../../../base/errors.ts";
 import { findCondition } from "../../../kube/conditions.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { endOf, onTimeoutOf } from "../../service/lifecycle.ts";
@@ -77,13 +78,8 @@ function pausedAt(sandbox: Sandbox): string {
 export function sizesOf(template: unknown) {
   const main = PodTemplateSpec.safeParse(template).data?.spec.containers[0];
   const { limits = {}, requests = {} } = main?.resources ?? {};
-  const amount = (name: string, read: (quantity: string | number) => number): number => {
-    try {
-      return read(limits[name] ?? requests[name] ?? 0);
-    } catch {
-      return 0;
-    }
-  };
+  const amount = (name: string, read: (quantity: string | number) => number): number =>
+    resultOr(() => read(limits[name] ?? requests[name] ?? 0), 0);
   return {
     cpuCount: Math.max(1, Math.ceil(amount("cpu", quantityToMillicores) / 1000)),
     memoryMB: Math.max(128, Math.floor(amount("memory", quantityToBytes) / 2 ** 20)),
