@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import * as z from "zod";
 import { canonicalJson } from "../../base/canonical-json.ts";
 
@@ -7,12 +7,17 @@ export const Digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, "must be sha256:
 
 /** Returns the SHA-256 of a value's canonical JSON: `sha256:` and 64 hex digits. */
 export function digestOf(value: unknown): string {
-  return `sha256:${createHash("sha256").update(canonicalJson(value)).digest("hex")}`;
+  return `sha256:${hash("sha256", canonicalJson(value))}`;
 }
 
 /** Identifies a value by the first 16 hex digits of its digest. */
 export function shortDigestOf(value: unknown): string {
   return digestOf(value).slice("sha256:".length, "sha256:".length + 16);
+}
+
+/** An id in the form of a UUID (RFC 9562, version 8) that follows from a text. */
+export function uuidOf(text: string): string {
+  return hash("sha256", text).replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, "$1-$2-8$3-8$4-$5");
 }
 
 /** Identifies what an object requests by these texts, by 16 hex digits; undefined if it requests nothing. */

@@ -1,6 +1,6 @@
-import { createHash } from "node:crypto";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import * as z from "zod";
+import { uuidOf } from "../../api/schema/digest.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Caller, Need } from "../keys/callers.ts";
 
@@ -141,9 +141,5 @@ export function unsupportedRoutes(unsupported: Unsupported): Route<unknown>[] {
  */
 export function requestIdOf(owner: string, { headers }: FastifyRequest): string | undefined {
   const [key = ""] = [headers["idempotency-key"]].flat();
-  if (key === "") return undefined;
-  const hex = createHash("sha256")
-    .update(JSON.stringify([owner, key]))
-    .digest("hex");
-  return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, "$1-$2-8$3-8$4-$5");
+  return key === "" ? undefined : uuidOf(JSON.stringify([owner, key]));
 }

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
@@ -24,9 +24,7 @@ export interface TreeUpload extends Pick<StoredTree, "namespace" | "digest" | "s
  * other files under it.
  */
 export function treeOfKey(key: string, reported: string): string {
-  return createHash("sha256")
-    .update(JSON.stringify([key, reported]))
-    .digest("hex");
+  return hash("sha256", JSON.stringify([key, reported]));
 }
 
 /** The recipe of a client, with the trees of its API key. */

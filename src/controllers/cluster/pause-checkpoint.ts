@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
@@ -12,9 +12,7 @@ import { defined } from "../../base/defined.ts";
 export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly string[]): CheckpointManifest {
   const { name, namespace, uid } = sandbox.metadata;
   const contents = persistentContents.filter((content) => content === "memory" || content === "filesystem");
-  const digest = createHash("sha256")
-    .update(`${uid}/${sandbox.metadata.generation ?? 0}`)
-    .digest("hex");
+  const digest = hash("sha256", `${uid}/${sandbox.metadata.generation ?? 0}`);
   return {
     apiVersion,
     kind: "Checkpoint",
@@ -53,7 +51,7 @@ export function checkpointIdOf({ name, uid }: { name: string; uid: string }): st
     .replace(/[^a-z0-9-]/g, "-")
     .slice(0, 50)
     .replace(/^-+|-+$/g, "");
-  const digest = createHash("sha256").update(uid).digest("hex").slice(0, 12);
+  const digest = hash("sha256", uid).slice(0, 12);
   return readable === "" ? `c-${digest}` : `${readable}-${digest}`;
 }
 
@@ -104,7 +102,7 @@ export function storedPause(
 ): CheckpointManifest {
   const { metadata, spec, ...rest } = pauseCheckpoint(sandbox, contents);
   const { name, uid } = sandbox.metadata;
-  const suffix = digest ?? createHash("sha256").update(`${uid}/created`).digest("hex");
+  const suffix = digest ?? hash("sha256", `${uid}/created`);
   const podUid = sandbox.status?.podInfo?.podUID;
   return {
     ...rest,

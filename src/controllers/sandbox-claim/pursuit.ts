@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { uuidOf } from "../../api/schema/digest.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 
@@ -45,13 +45,5 @@ const pauses = { baseMilliseconds: 500, maxMilliseconds: 30_000 };
  * attempt finds the sandbox of that attempt and does not claim a second one.
  */
 export function ordinalLock(claimUid: string, ordinal: number): string {
-  const hex = createHash("sha256").update(`${claimUid}/${ordinal}`).digest("hex");
-  const parts = [
-    hex.slice(0, 8),
-    hex.slice(8, 12),
-    `8${hex.slice(13, 16)}`,
-    `8${hex.slice(17, 20)}`,
-    hex.slice(20, 32),
-  ];
-  return parts.join("-");
+  return uuidOf(`${claimUid}/${ordinal}`);
 }

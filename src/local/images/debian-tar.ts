@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { delimiter, dirname, join } from "node:path";
@@ -43,9 +43,8 @@ export async function debianRecipe(more: readonly string[] = []): Promise<Debian
     });
   }
   const additional = more.length === 0 ? [] : [`--include=${more.join(",")}`, ...forMore];
-  const digest = `sha256:${createHash("sha256")
-    .update(JSON.stringify([common, installed, extracted, suite, ...additional]))
-    .digest("hex")}`;
+  const recipe = JSON.stringify([common, installed, extracted, suite, ...additional]);
+  const digest = `sha256:${hash("sha256", recipe)}`;
   return { installs, args: [...common, ...(installs ? [...installed, ...additional] : extracted), suite], digest };
 }
 

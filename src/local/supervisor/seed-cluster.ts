@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Manifest } from "../../install/manifest.ts";
@@ -21,9 +21,7 @@ export async function seedVolumes(client: KubeClient, signal?: AbortSignal): Pro
   const { driver, storageClass, snapshotClasses, groupClass } = volumeObjects();
   const classes = [...snapshotClasses, groupClass];
   const crds = await snapshotCrds(packageRoot());
-  const digest = createHash("sha256")
-    .update(JSON.stringify([driver, storageClass, classes, crds]))
-    .digest("hex");
+  const digest = hash("sha256", JSON.stringify([driver, storageClass, classes, crds]));
   const known = await client.resource(volumeResources.drivers).find(driver.metadata, { signal });
   if (known?.metadata.annotations?.[seeded] === digest) return;
   await Promise.all([storageClass, ...(crds ?? [])].map((manifest) => applyManifest(client, manifest, signal)));

@@ -1,4 +1,4 @@
-import { randomUUID, createHash } from "node:crypto";
+import { hash, randomUUID } from "node:crypto";
 import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { RametError } from "../../../base/errors.ts";
@@ -29,8 +29,8 @@ export async function* configure(
   configuring: Configuring,
 ): AsyncGenerator<Sent> {
   const before = agentConfigOf(sandbox);
-  const hash = installHash(configuring.body);
-  const skipped = before?.installHash === hash;
+  const installCommandHash = installHash(configuring.body);
+  const skipped = before?.installHash === installCommandHash;
   const progress = { phase: "files" };
   try {
     const installed = skipped ? { exitCode: 0, log: before.installLog } : yield* install(configuring, progress);
@@ -39,11 +39,11 @@ export async function* configure(
     const entrypoint = configuring.body.entrypoint ?? before?.entrypoint ?? [];
     const { exitCode, log } = installed;
     if (exitCode === 0) {
-      const config: AgentConfig = { entrypoint, installHash: hash, configuredAt, installLog: log };
+      const config: AgentConfig = { entrypoint, installHash: installCommandHash, configuredAt, installLog: log };
       const noted = { [annotations.clientAgent]: JSON.stringify(config) };
       await objects.sandboxes.patch(sandbox, { metadata: { annotations: noted } });
     }
-    const result = { installCommandHash: hash, entrypoint, installExitCode: exitCode, skipped };
+    const result = { installCommandHash, entrypoint, installExitCode: exitCode, skipped };
     yield { event: "result", data: { lastConfiguredAt: configuredAt, ...result } };
   } catch (error) {
     yield { event: "error", data: { phase: progress.phase, message: RametError.from(error).message } };
@@ -116,7 +116,5 @@ function installHash({ files = [], installCommand = [] }: Configure): string {
   const sorted = files
     .map(({ path, content, contentBase64 }) => [path, content, contentBase64])
     .toSorted(([a = ""], [b = ""]) => (a < b ? -1 : 1));
-  return createHash("sha256")
-    .update(JSON.stringify([installCommand, sorted]))
-    .digest("hex");
+  return hash("sha256", JSON.stringify([installCommand, sorted]));
 }
