@@ -1,5 +1,6 @@
-import { canceled, type Clock } from "../base/clock.ts";
+import { canceled, type Clock, unlessAborted } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
+import { within } from "../base/within.ts";
 import type { KubeObject } from "./object.ts";
 import type { ObjectStore } from "./store.ts";
 
@@ -44,50 +45,36 @@ export class Followers<T extends KubeObject> {
    * while the informer does not know the object, and after its deletion.
    * @throws RametError `Timeout`, `Canceled`; what `until` throws
    */
-  until<R>(uid: string, until: (object: T | undefined) => R | undefined, options: FollowOptions): Promise<R> {
-    const { what, timeoutMilliseconds, requeueAfterMilliseconds, signal } = options;
-    return new Promise((resolve, reject) => {
-      const checks = this.#waiting.get(uid) ?? new Set();
-      let cancelRequeue: (() => void) | undefined;
-      const requeue = (): void => {
-        if (requeueAfterMilliseconds === undefined || !checks.has(check)) return;
-        cancelRequeue = this.#clock.schedule(requeueAfterMilliseconds, () => {
-          check();
-          requeue();
-        });
-      };
-      const end = (): void => {
-        cancel();
-        cancelRequeue?.();
-        signal.removeEventListener("abort", onAbort);
-        checks.delete(check);
-        if (checks.size === 0) this.#waiting.delete(uid);
-      };
-      const fail = (error: unknown): void => {
-        end();
+  async until<R>(uid: string, until: (object: T | undefined) => R | undefined, options: FollowOptions): Promise<R> {
+    const { what, timeoutMilliseconds: milliseconds, requeueAfterMilliseconds = Infinity, signal } = options;
+    const clock = this.#clock;
+    if (signal.aborted) throw canceled(what, signal);
+    const { promise, resolve, reject } = Promise.withResolvers<R>();
+    const check = (): void => {
+      try {
+        const result = until(this.current(uid));
+        if (result !== undefined) resolve(result);
+      } catch (error) {
         reject(RametError.from(error));
-      };
-      const check = (): void => {
-        try {
-          const result = until(this.current(uid));
-          if (result === undefined) return;
-          end();
-          resolve(result);
-        } catch (error) {
-          fail(error);
-        }
-      };
-      const onAbort = (): void => {
-        fail(canceled(what, signal));
-      };
-      const cancel = this.#clock.schedule(timeoutMilliseconds, () => {
-        fail(new RametError("Timeout", `${what} timed out after ${timeoutMilliseconds / 1000} s`));
+      }
+    };
+    let cancelRequeue: () => void;
+    const requeue = (): void => {
+      cancelRequeue = clock.schedule(requeueAfterMilliseconds, () => {
+        check();
+        requeue();
       });
-      this.#waiting.set(uid, checks.add(check));
-      signal.addEventListener("abort", onAbort, { once: true });
-      if (signal.aborted) onAbort();
-      else check();
-      requeue();
+    };
+    const checks = this.#waiting.get(uid) ?? new Set();
+    this.#waiting.set(uid, checks.add(check));
+    check();
+    requeue();
+    return within({ clock, milliseconds, what, signal }, (either) =>
+      unlessAborted(promise, either, () => canceled(what, signal)),
+    ).finally(() => {
+      cancelRequeue();
+      checks.delete(check);
+      if (checks.size === 0) this.#waiting.delete(uid);
     });
   }
 }
