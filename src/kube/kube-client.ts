@@ -3,7 +3,7 @@ import type { KindNames } from "../api/schema/kind.ts";
 import { backoffMilliseconds } from "../base/backoff.ts";
 import { type Clock, delay, systemClock } from "../base/clock.ts";
 import { defined } from "../base/defined.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError, unlessCode } from "../base/errors.ts";
 import type { Connection } from "./connection.ts";
 import { DataMap, type KubeObject, parseObject } from "./object.ts";
 import { ResourceClient } from "./resource-client.ts";
@@ -114,13 +114,7 @@ export class KubeClient implements ApiCaller {
 
   /** Whether the API server has kinds of this group and version, which everybody may ask. @throws RametError */
   async serves({ group, version }: { group: string; version: string }, signal?: AbortSignal): Promise<boolean> {
-    try {
-      await this.getPath(`/apis/${group}/${version}`, signal);
-      return true;
-    } catch (error) {
-      if (RametError.from(error).code === "NotFound") return false;
-      throw error;
-    }
+    return (await this.getPath(`/apis/${group}/${version}`, signal).catch(unlessCode("NotFound"))) !== undefined;
   }
 
   /** The API server's clock in whole seconds, and how long the request for it took. @throws RametError */

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import * as z from "zod";
 import { type Clock, delay } from "../base/clock.ts";
-import { resultOr } from "../base/errors.ts";
+import { hasSystemCode, resultOr } from "../base/errors.ts";
 
 /**
  * Identifies one process even if its process id is reused: process id, start time (field 22 of `/proc/<pid>/stat`,
@@ -23,11 +23,15 @@ export function isProcessRunning(identity: ProcessIdentity): boolean {
 
 /** Sends a signal if the process is running. Returns whether it was sent. */
 export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals): boolean {
-  if (!isProcessRunning(identity)) return false;
+  return isProcessRunning(identity) && kill(identity.pid, signal);
+}
+
+/** Sends a signal to a process or, negative, to a group. Returns whether there is one. */
+export function kill(pid: number, signal: NodeJS.Signals): boolean {
   try {
-    return process.kill(identity.pid, signal);
+    return process.kill(pid, signal);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ESRCH") return false;
+    if (hasSystemCode(error, "ESRCH")) return false;
     throw error;
   }
 }

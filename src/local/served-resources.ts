@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { RametError } from "../base/errors.ts";
+import { unlessCode } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { apiVersionOf, coreResources, type ResourceRef } from "../kube/resource-ref.ts";
 
@@ -75,13 +75,9 @@ const Crd = z.object({
 /** Whether the API server serves, or is about to serve, the kind of a CRD. One whose names are in use has no objects. */
 export async function isServed(client: KubeClient, crd: string, signal: AbortSignal): Promise<boolean> {
   const path = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${encodeURIComponent(crd)}`;
-  try {
-    const { spec, status } = Crd.parse(await client.getPath(path, signal));
-    const isEstablished =
-      status?.conditions?.some((one) => one.type === "Established" && one.status === "True") === true;
-    return isEstablished && spec.versions.some(({ served }) => served);
-  } catch (error) {
-    if (RametError.from(error).code === "NotFound") return false;
-    throw error;
-  }
+  const found = await client.getPath(path, signal).catch(unlessCode("NotFound"));
+  if (found === undefined) return false;
+  const { spec, status } = Crd.parse(found);
+  const isEstablished = status?.conditions?.some((one) => one.type === "Established" && one.status === "True") === true;
+  return isEstablished && spec.versions.some(({ served }) => served);
 }

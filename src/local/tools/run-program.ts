@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { text } from "node:stream/consumers";
 import { RametError } from "../../base/errors.ts";
 import { canceled, isAborted } from "../../base/clock.ts";
+import { kill } from "../process-identity.ts";
 
 export interface RunOptions {
   cwd?: string;
@@ -39,7 +40,7 @@ export async function runProgram(program: string, args: string[], options: RunOp
   const printing = Promise.all([textOf(child.stdout), textOf(child.stderr)]);
   feed(child, options.input);
   const onAbort = (): void => {
-    endGroup(child.pid);
+    if (child.pid !== undefined) kill(-child.pid, "SIGKILL");
   };
   signal?.addEventListener("abort", onAbort, { once: true });
   const failure = await ending(child);
@@ -76,13 +77,4 @@ function ending(child: ChildProcess): Promise<Error | string | undefined> {
       resolve(code === 0 ? undefined : (signal ?? `exit code ${code ?? 0}`));
     });
   });
-}
-
-function endGroup(pid: number | undefined): void {
-  if (pid === undefined) return;
-  try {
-    process.kill(-pid, "SIGKILL");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
-  }
 }
