@@ -1,4 +1,5 @@
 import { isIPv6 } from "node:net";
+import type { Clock } from "./clock.ts";
 
 export interface Take {
   /** How many slots are taken. @default 1 */
@@ -53,3 +54,32 @@ export function limitedAddress(address: string): string {
   const groups = [...first, ...zeros, ...last].slice(0, 4).map((group) => parseInt(group, 16).toString(16));
   return `${groups.join(":")}::/64`;
 }
+
+/** Limits how often each key does something. */
+export class Rates {
+  readonly #clock: Clock;
+  /** By key, the time from which it is full again. */
+  readonly #fullAt = new Map<string, number>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /**
+   * @param burst how often at the same moment. @default as often as in a second
+   * @returns 0, or the seconds after which the key may do it next
+   */
+  take(key: string, perSecond: number, burst = perSecond): number {
+    if (perSecond === Infinity) return 0;
+    const now = this.#clock.monotonicMilliseconds();
+    const cost = 1000 / perSecond;
+    const fullAt = Math.max(this.#fullAt.get(key) ?? 0, now);
+    const waitMilliseconds = fullAt + cost - now - burst * cost;
+    if (waitMilliseconds > 0.001) return Math.ceil(waitMilliseconds / 1000);
+    this.#fullAt.set(key, fullAt + cost);
+    if (this.#fullAt.size > mostKeys) for (const [other, at] of this.#fullAt) if (at <= now) this.#fullAt.delete(other);
+    return 0;
+  }
+}
+
+const mostKeys = 10_000;

@@ -5,26 +5,7 @@ import { rametApiVersion } from "../../api/schema/kind.ts";
 import { silentLog } from "../../base/log.ts";
 import { explicitConnection } from "../../kube/connection.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
-import { Callers, RequestRates } from "./callers.ts";
-
-it("lets a key send the requests of one second at once, and then one at a time", () => {
-  const clock = new ManualClock();
-  const rates = new RequestRates(clock);
-  const sent = () => rates.take("a", 4) === 0;
-  expect([sent(), sent(), sent(), sent(), sent()]).toEqual([true, true, true, true, false]);
-  clock.advance(250);
-  expect([sent(), sent()]).toEqual([true, false]);
-  clock.advance(60_000);
-  expect([sent(), sent(), sent(), sent(), sent()]).toEqual([true, true, true, true, false]);
-});
-
-it("counts each key separately, and says when to come back", () => {
-  const rates = new RequestRates(new ManualClock());
-  expect(rates.take("a", 1)).toBe(0);
-  expect(rates.take("a", 1)).toBe(1);
-  expect(rates.take("b", 1)).toBe(0);
-  expect(Array.from({ length: 1000 }, () => rates.take("c", Infinity))).not.toContain(1);
-});
+import { Callers } from "./callers.ts";
 
 /** The keys of a server that is never called. */
 function callersAt(clock: ManualClock): Callers {

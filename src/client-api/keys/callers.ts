@@ -9,7 +9,7 @@ import { untilFound } from "../../kube/followers.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import type { Clock } from "../../base/clock.ts";
+import { Rates } from "../../base/slots.ts";
 
 /** A client with a valid key. */
 export interface Caller {
@@ -52,13 +52,13 @@ export class Callers {
   #waiting = 0;
   readonly #decisions: StaleOnErrorCache<boolean>;
   /** The requests of each key. */
-  readonly rates: RequestRates;
+  readonly rates: Rates;
   /** By key, the functions that end what is open if the key is no longer valid. */
   readonly #open = new Map<string, Set<() => void>>();
 
   constructor(client: KubeClient, options: { log: Log; namespaces?: readonly string[] | undefined }) {
     this.#client = client;
-    this.rates = new RequestRates(client.clock);
+    this.rates = new Rates(client.clock);
     const resource = client.of(apiKeyKind);
     this.informer = new Informer({ resource, ...options });
     this.#byId = this.informer.store.index(({ metadata: { namespace, name } }) => [apiKeyId({ namespace, name })]);
@@ -221,29 +221,3 @@ function unavailable(cause: unknown): never {
 }
 
 const lostRights: ReadonlySet<string> = new Set(["Unauthorized", "Forbidden"]);
-
-/** Limits the requests of each key. A client can send the requests of one second at once. */
-export class RequestRates {
-  readonly #clock: Clock;
-  /** By key, the time from which it is full again. */
-  readonly #fullAt = new Map<string, number>();
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** @returns 0, or the seconds after which the key may send its next request */
-  take(key: string, perSecond: number): number {
-    if (perSecond === Infinity) return 0;
-    const now = this.#clock.monotonicMilliseconds();
-    const cost = 1000 / perSecond;
-    const fullAt = Math.max(this.#fullAt.get(key) ?? 0, now);
-    const waitMilliseconds = fullAt + cost - now - 1000;
-    if (waitMilliseconds > 0.001) return Math.ceil(waitMilliseconds / 1000);
-    this.#fullAt.set(key, fullAt + cost);
-    if (this.#fullAt.size > mostKeys) for (const [other, at] of this.#fullAt) if (at <= now) this.#fullAt.delete(other);
-    return 0;
-  }
-}
-
-const mostKeys = 10_000;

@@ -8,6 +8,7 @@ import {
 } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
+import { Rates } from "../../base/slots.ts";
 import type { GatewayMetrics } from "../metrics.ts";
 import type { Http2Request } from "./exchange.ts";
 
@@ -145,14 +146,6 @@ const perSecond = 20;
  * @returns counts a reset, and returns whether the client has reset no more than it may
  */
 export function resetLimit(clock: Clock): () => boolean {
-  let tokens = burst;
-  let at = clock.monotonicMilliseconds();
-  return () => {
-    const now = clock.monotonicMilliseconds();
-    tokens = Math.min(burst, tokens + ((now - at) / 1000) * perSecond);
-    at = now;
-    if (tokens < 1) return false;
-    tokens--;
-    return true;
-  };
+  const rates = new Rates(clock);
+  return () => rates.take("", perSecond, burst) === 0;
 }
