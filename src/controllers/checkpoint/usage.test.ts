@@ -8,7 +8,13 @@ const digest = `sha256:${"0".repeat(64)}`;
 const layer = (checkpointId: string, sizeBytes: number) => ({ checkpointId, sizeBytes, manifestDigest: digest });
 
 function stored(checkpointId: string, sizeBytes: number, layers: object[] = []): Checkpoint {
-  const part = { backend: "cell", handle: digest, contents: ["filesystem"], cutAt: "2030-01-01T00:00:00Z", consistency: "atomic" };
+  const part = {
+    backend: "cell",
+    handle: digest,
+    contents: ["filesystem"],
+    cutAt: "2030-01-01T00:00:00Z",
+    consistency: "atomic",
+  };
   return Checkpoint.parse({
     apiVersion: "agents.kruise.io/v1alpha1",
     kind: "Checkpoint",
