@@ -142,11 +142,18 @@ func statusOf(err error) int {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return http.StatusNotFound
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return http.StatusForbidden
+	case isBadPath(err), errors.Is(err, syscall.ELOOP):
+		return http.StatusBadRequest
 	default:
 		return http.StatusInternalServerError
 	}
+}
+
+// isBadPath reports whether no file can have the path of a request: it leads through a file, or has a NUL or a long name.
+func isBadPath(err error) bool {
+	return errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENAMETOOLONG)
 }
 
 // reason returns an error's text without the operation and the path that os adds.

@@ -233,7 +233,7 @@ func fileError(doing string, err error) error {
 		code = rpc.FailedCondition
 	case errors.Is(err, fs.ErrExist):
 		code = rpc.AlreadyExists
-	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENAMETOOLONG):
+	case isBadPath(err):
 		code = rpc.InvalidArgument
 	}
 	return rpc.Errorf(code, "%s: %s", doing, err)

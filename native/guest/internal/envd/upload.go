@@ -164,7 +164,7 @@ func unzipped(r *http.Request) (io.Reader, error) {
 func uploadStatus(err error) int {
 	var bad badRequest
 	switch {
-	case errors.As(err, &bad), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTSUP):
+	case errors.As(err, &bad), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTSUP):
 		return http.StatusBadRequest
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return http.StatusInsufficientStorage
