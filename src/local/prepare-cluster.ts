@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { join, sep } from "node:path";
 import * as z from "zod";
 import { engineId } from "../api/engine/engine.ts";
-import type { Clock } from "../base/clock.ts";
+import { canceled, type Clock, isAborted } from "../base/clock.ts";
 import { RametError, unlessCode } from "../base/errors.ts";
 import { runProgram } from "../base/run-program.ts";
 import { engineBuild } from "../cell/sandbox/engine-build.ts";
@@ -52,7 +52,7 @@ async function acquireProbed(
   const probe = await link.catch(unlessCode("ToolMissing"));
   // This reports all missing tools together.
   if (probe === undefined) return acquireTools({ ...options, names: toolNames });
-  await probeHost(probe["ramet-link"]);
+  await probeHost(probe["ramet-link"], options.signal);
   const others = toolNames.filter((name) => name !== "ramet-link");
   return { ...(await acquireTools({ ...options, names: others, all: toolNames })), ...probe };
 }
@@ -82,10 +82,12 @@ const needed = [
 
 /**
  * Runs `ramet-link probe`, which tests whether this user can run sandboxes here.
- * @throws RametError `HostUnsupported` with the missing feature, the cause, and what to do
+ * @throws RametError `HostUnsupported` with the missing feature, the cause, and what to do; `Canceled`
  */
-async function probeHost(link: string): Promise<void> {
+async function probeHost(link: string, signal: AbortSignal): Promise<void> {
   const { stdout, stderr } = await runProgram({ program: link, args: ["probe"], timeoutMilliseconds: 60_000 });
+  // Ctrl-C ends the probe too, before it prints its report.
+  if (isAborted(signal)) throw canceled("Probing this machine", signal);
   const report = parse(stdout, stderr);
   for (const [name, what] of needed) {
     const { ok, reason, hint } = report[name];

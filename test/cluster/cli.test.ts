@@ -103,6 +103,7 @@ describe("checkpoint, clone, pause and resume", () => {
     const refused = await ramet(["sandbox", "exec", "p", "--", "true"]);
     expect(refused).toMatchObject({ exitCode: 1 });
     expect(refused.stderr).toContain("it is Paused");
+    expect(refused.stderr).toContain("Resume it with: ramet sandbox resume");
     expect(await ramet(["sandbox", "resume", "p"])).toMatchObject({ exitCode: 0 });
     expect(await exec("p", "sh", "-c", "cat /dev/shm/a; echo $GREETING")).toBe("kept\nhello");
     await ramet(["sandbox", "rm", "p"]);

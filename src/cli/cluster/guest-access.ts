@@ -211,7 +211,10 @@ function checkReady(sandbox: Sandbox): string {
   const ip = status?.sandboxIp ?? status?.podInfo?.podIP;
   if (ip !== undefined && isServing(sandbox)) return ip;
   throw new RametError("SandboxNotReady", `The sandbox ${name} is ${unreadiness(sandbox)}`, {
-    hint: `Find out why with: ramet explain sandbox/${name} -n ${namespace}`,
+    hint:
+      status?.phase === "Paused"
+        ? `Resume it with: ramet sandbox resume ${name} -n ${namespace}`
+        : `Find out why with: ramet explain sandbox/${name} -n ${namespace}`,
   });
 }
 
