@@ -50,6 +50,11 @@ export function wholeNumber(text: string): number {
   return Number(text);
 }
 
+export function positiveNumber(text: string): number {
+  if (!/^0*[1-9]\d*$/.test(text)) throw new InvalidArgumentError("it must be a whole number, 1 or more");
+  return Number(text);
+}
+
 /** 0 means any free port. */
 export function portNumber(text: string): number {
   const port = wholeNumber(text);

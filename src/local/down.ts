@@ -54,7 +54,7 @@ async function purgeData(path: string): Promise<void> {
   }
 }
 
-async function stopSupervisor(supervisor: ProcessIdentity, clock: Clock): Promise<void> {
+export async function stopSupervisor(supervisor: ProcessIdentity, clock: Clock): Promise<void> {
   signalProcess(supervisor, "SIGTERM");
   const deadline = clock.monotonicMilliseconds() + graceMilliseconds;
   while (isProcessRunning(supervisor)) {

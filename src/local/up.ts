@@ -5,14 +5,8 @@ import { canceled, delay, type Clock } from "../base/clock.ts";
 import type { ClusterDirectory } from "./cluster-directory.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "./cluster-status.ts";
 import { writeSetting, type ClusterSetting } from "./cluster-setting.ts";
-import { killOrphans } from "./down.ts";
-import {
-  identifyProcess,
-  isProcessRunning,
-  type ProcessIdentity,
-  signalProcess,
-  untilEnded,
-} from "./process-identity.ts";
+import { killOrphans, stopSupervisor } from "./down.ts";
+import { identifyProcess, isProcessRunning, type ProcessIdentity, untilEnded } from "./process-identity.ts";
 import { withLock } from "./tools/lock.ts";
 import { makeUserDirectory } from "./user-directory.ts";
 
@@ -57,7 +51,8 @@ export async function startCluster(options: UpOptions): Promise<UpResult> {
     try {
       return { status: await untilUp(options, supervisor), already: false };
     } catch (error) {
-      signalProcess(supervisor, "SIGTERM");
+      // The next start must not meet it while it ends.
+      await stopSupervisor(supervisor, clock);
       throw error;
     }
   });

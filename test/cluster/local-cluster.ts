@@ -57,8 +57,8 @@ export class TestCluster {
   async up(
     program: readonly string[] = builtPrograms.part,
     tools: Partial<ClusterSetting["tools"]> = {},
+    signal = AbortSignal.timeout(180_000),
   ): Promise<UpResult> {
-    const signal = AbortSignal.timeout(180_000);
     const prepared = await prepareCluster({ name: "test", clock: systemClock, signal, progress: () => undefined });
     const own = { ...prepared, program: [...program], cell: [...builtPrograms.cell], ...hurried };
     const setting = Object.keys(tools).length === 0 ? own : await withTools(own, { ...own.tools, ...tools });

@@ -51,6 +51,8 @@ const accountTexts: readonly Known[] = [
 ];
 
 const nodeTexts: readonly Known[] = [
+  // The local node says how the image is added.
+  { words: /ramet local image/, remedy: "Run the command that the cause names" },
   {
     words: /no match for platform|exec format|does not match the specified platform/i,
     remedy: "Use an image for the nodes' architecture: this one has none",

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
 import { getCommand, listCommand, removeCommand } from "../object/commands.ts";
-import { collectVariable, portNumber, wholeNumber } from "../options.ts";
+import { collectVariable, portNumber, positiveNumber, wholeNumber } from "../options.ts";
 import type { RametCommand } from "../ramet-command.ts";
 import type { ExecOptions } from "./run-command.ts";
 import type { Forward } from "./port-forward.ts";
@@ -148,7 +148,7 @@ export function forkCommand(program: RametCommand): void {
     .command("fork")
     .description("Clone a running sandbox, including its memory, and print the clones' names.")
     .argument("<name>", "the sandbox to clone; it keeps running")
-    .option("--count <n>", "the number of sandboxes", wholeNumber, 1)
+    .option("--count <n>", "the number of sandboxes", positiveNumber, 1)
     .option("--name-prefix <prefix>", "name the clones <prefix>-1, <prefix>-2 and so on (default: generated names)")
     .option("--keep-checkpoint", "keep the checkpoint that the clones start from")
     .volumesFlag()

@@ -66,7 +66,6 @@ export async function forkSandbox(io: Io, options: ForkOptions): Promise<number>
 }
 
 function check({ count, namePrefix }: ForkOptions): void {
-  if (count < 1) throw new RametError("InvalidArgument", "--count must be 1 or more");
   if (namePrefix !== undefined) checkLabel(`${namePrefix}-${count}`, "--name-prefix with its number");
 }
 

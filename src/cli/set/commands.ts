@@ -1,5 +1,5 @@
 import { getCommand, listCommand, removeCommand } from "../object/commands.ts";
-import { collectVariable, wholeNumber } from "../options.ts";
+import { collectVariable, positiveNumber, wholeNumber } from "../options.ts";
 import type { RametCommand } from "../ramet-command.ts";
 
 export function setCommands(program: RametCommand): void {
@@ -31,7 +31,7 @@ export function claimCommands(program: RametCommand): void {
     .command("take", { isDefault: true })
     .description("Claim ready sandboxes of a set and print their names. `take` is optional.")
     .argument("<set>", "the set to claim from")
-    .option("--count <n>", "the number of sandboxes", wholeNumber, 1)
+    .option("--count <n>", "the number of sandboxes", positiveNumber, 1)
     .option("--label <name=value>", "a label for each sandbox; repeatable", collectVariable)
     .option("-e, --env <name=value>", "an environment variable for each sandbox; repeatable", collectVariable)
     .option("--from <checkpoint>", "restore this checkpoint (id or name) or named snapshot into each claimed sandbox")

@@ -67,10 +67,9 @@ async function claimedNames(
   return items.map(({ metadata }) => metadata.name);
 }
 
-function check({ set, count, name, timeout }: TakeOptions): void {
+function check({ set, name, timeout }: TakeOptions): void {
   checkName(set, "the set");
   if (name !== undefined) checkName(name, "--name");
-  if (count < 1) throw new RametError("InvalidArgument", "--count must be 1 or more");
   if (timeout < 1000) throw new RametError("InvalidArgument", "--timeout must be 1s or more, or 0 forever");
 }
 
