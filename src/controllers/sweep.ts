@@ -88,12 +88,13 @@ class Samples {
     const all = backends.all().flatMap((backend) => {
       if (backend.has === undefined) return [];
       const expected = dataIn(backend, checkpoints.store.list());
-      return [...expected].map(([key, { anyOf }]) => ({ key, data: anyOf[0], backend }));
+      return [...expected].map(([key, { anyOf, layers }]) => ({ key, all: [anyOf[0], ...layers] as const, backend }));
     });
     const sample = all[this.#turn++ % Math.max(1, all.length)];
     if (sample === undefined) return false;
-    const isThere = await sample.backend.has?.(sample.data).catch(() => undefined);
-    const isReportedMissing = dataFindings.get(sample.data)?.state === "missing";
+    const found = await Promise.all(sample.all.map(async (data) => sample.backend.has?.(data).catch(() => undefined)));
+    const isThere = found.includes(undefined) ? undefined : !found.includes(false);
+    const isReportedMissing = dataFindings.get(sample.all[0])?.state === "missing";
     const surprise = `${sample.key} ${String(isThere)}`;
     if (isThere === undefined || isThere !== isReportedMissing || this.#surprises.has(surprise)) return false;
     this.#surprises.add(surprise);

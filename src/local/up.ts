@@ -51,6 +51,7 @@ export async function startCluster(options: UpOptions): Promise<UpResult> {
     try {
       return { status: await untilUp(options, supervisor), already: false };
     } catch (error) {
+      options.progress?.("Stopping what was started");
       // The next start must not meet it while it ends.
       await stopSupervisor(supervisor, clock);
       throw error;

@@ -26,7 +26,7 @@ export interface FilesPoint {
 
 const memoryMiB = 50;
 
-/** @throws Error if a program was started instead of cloned, or if a clone lacks its files */
+/** @throws Error if a program was started instead of cloned */
 export async function measureFiles(
   cluster: LocalCluster,
   { n, clones, sizesMiB }: { n: number; clones: number; sizesMiB: readonly number[] },

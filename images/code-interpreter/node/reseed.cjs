@@ -1,12 +1,12 @@
 // NODE_OPTIONS loads it into every program: the random numbers of a clone differ from those of its source.
 "use strict";
-const { watch } = require("node:fs");
+const { watch } = require("fs");
 
 /** Seeds the generators of this thread again, and drops numbers that were drawn in advance. */
 function reseed() {
-  const { randomInt, randomUUID } = require("node:crypto");
-  const { setFlagsFromString } = require("node:v8");
-  const { runInNewContext } = require("node:vm");
+  const { randomInt, randomUUID } = require("crypto");
+  const { setFlagsFromString } = require("v8");
+  const { runInNewContext } = require("vm");
   // OpenSSL's: it seeds those of all threads from this one.
   require("./reseed.node")();
   for (let drawn = 0; drawn < 128; drawn += 1) randomUUID();

@@ -87,7 +87,18 @@ export function unpackFailure(stdout: string, stderr: string): RametError {
 /** Errors of the kernel that have their cause in the node. Those that the entries of a layer can cause are not among them. */
 const codesOfNode: ReadonlyMap<string, ErrorCode> = new Map([
   ...(["ENOSPC", "EDQUOT"] as const).map((errno) => [errno, "StoreFull"] as const),
-  ...["ECANCELED", "EIO", "EROFS", "ENOMEM", "EMFILE", "ENFILE", "EACCES", "EPERM"].map(
-    (errno) => [errno, "Unavailable"] as const,
-  ),
+  ...[
+    "ECANCELED",
+    "EIO",
+    "EROFS",
+    "ENOMEM",
+    "EMFILE",
+    "ENFILE",
+    "EACCES",
+    "EPERM",
+    "ESTALE",
+    "ETIMEDOUT",
+    "EBUSY",
+    "EINTR",
+  ].map((errno) => [errno, "Unavailable"] as const),
 ]);

@@ -51,8 +51,6 @@ const accountTexts: readonly Known[] = [
 ];
 
 const nodeTexts: readonly Known[] = [
-  // The local node says how the image is added.
-  { words: /ramet local image/, remedy: "Run the command that the cause names" },
   {
     words: /no match for platform|exec format|does not match the specified platform/i,
     remedy: "Use an image for the nodes' architecture: this one has none",
@@ -67,7 +65,10 @@ const nodeTexts: readonly Known[] = [
 ];
 
 export function remedyOfPull(text: string): string {
-  return remedyIn(text, [...accountTexts, ...nodeTexts], "Correct the image in the template");
+  // The local node says how an image that it knows is built. Every other one has a registry.
+  const isBuilt = text.includes("Build it with: ramet local image");
+  const otherwise = isBuilt ? "Run the command that the cause names" : "Correct the image in the template";
+  return remedyIn(text, [...accountTexts, ...(isBuilt ? [] : nodeTexts)], otherwise);
 }
 
 /** For the image of the cell, which no template names. */

@@ -318,7 +318,14 @@ describe("a Pod that is refused", () => {
 describe("a Pod that does not start", () => {
   it.each([
     ["manifest unknown", "Correct the image in the template"],
-    ["it does not exist. Add it with: ramet local image add a PATH", "Run the command that the cause names"],
+    [
+      "a does not exist, and pulling it failed: dial tcp: lookup a: no such host. Build it with: ramet local image build a",
+      "Run the command that the cause names",
+    ],
+    [
+      "a does not exist, and pulling it failed: manifest unknown. Add it with: ramet local image add a PATH",
+      "Correct the image in the template",
+    ],
     ["failed to authorize: 401 Unauthorized", "add imagePullSecrets"],
     ["dial tcp: lookup registry.example.org: no such host", "Give the nodes access to the registry"],
     ["tls: failed to verify certificate: x509: certificate signed by unknown authority", "certificate authority"],

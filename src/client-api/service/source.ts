@@ -133,13 +133,14 @@ export function hasWarmSet({ known }: ServiceParts, sandbox: Sandbox): boolean {
 /** The current revisions of the sets that have ready sandboxes. A set from which no sandbox can be created has none. */
 function stockedSets(known: ServiceParts["known"], namespace: string) {
   const stocked = known.setsIn(namespace).filter(({ status }) => (status?.availableReplicas ?? 0) > 0);
-  return stocked.flatMap((set) => {
-    return resultOr(() => [{ set, ...currentRevision(set, known) }], []);
-  });
+  return stocked.flatMap((set) => resultOr(() => [{ set, ...currentRevision(set, known) }], []));
 }
 
 /** The template that the controllers keep with a checkpoint, which has one of two names. */
-function keptSpec({ metadata, status }: Checkpoint, known: ServiceParts["known"]): SandboxTemplateSpec | undefined {
+export function keptSpec(
+  { metadata, status }: Checkpoint,
+  known: ServiceParts["known"],
+): SandboxTemplateSpec | undefined {
   const names = [metadata.name, status?.checkpointId ?? `${metadata.name}-template`];
   const templates = names.map((name) => known.template(`${metadata.namespace}/${name}`));
   return templates.find((each) => each && controllerOf(each)?.uid === metadata.uid)?.spec;

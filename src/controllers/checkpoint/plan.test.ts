@@ -322,6 +322,8 @@ describe("planCheckpoint", () => {
           { reason: "PreparationFailed", message: expect.stringContaining("Go is not installed") as string },
         ],
       });
+      expect(planned({ ...failing, failingSince: minutesAgo(1) }, 12).status?.phase).toBe("Pending");
+      expect(planned({ ...failing, failingSince: minutesAgo(11) }, 12).status?.phase).toBe("Failed");
       expect(planned(failing, 11).status).toMatchObject({
         phase: "Failed",
         message: expect.stringMatching(/Go is not installed.*VolumeNotCaptured/s) as string,

@@ -65,14 +65,16 @@ const failingMilliseconds = 600_000;
 function planPreparation(state: CheckpointState): CheckpointPlan | undefined {
   const { checkpoint, preparation, now } = state;
   if (preparation === undefined || !delaysCaptures(preparation, now)) return undefined;
-  const { failure } = preparation;
+  const { failure, failingSince = preparation.since } = preparation;
   const requeue = { requeueAfterMilliseconds: preparationMilliseconds };
   const what = `It is captured when the local cluster has prepared ${preparedPrograms}`;
   if (failure === undefined) {
     const message = `${what}; that time is not part of its time limits. Follow the progress with: ramet local status`;
     return { ...pending(state, "Preparing", message), ...requeue };
   }
-  const waitedMilliseconds = now.getTime() - Date.parse(checkpoint.metadata.creationTimestamp);
+  // It may have waited for its turn before.
+  const startedAt = Math.max(Date.parse(checkpoint.metadata.creationTimestamp), Date.parse(failingSince));
+  const waitedMilliseconds = now.getTime() - startedAt;
   if (waitedMilliseconds < failingMilliseconds) {
     const message = `${what}; the last attempt failed, and is repeated: ${failure}. ${preparationRemedy}`;
     return { ...pending(state, "PreparationFailed", message), ...requeue };

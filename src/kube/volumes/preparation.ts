@@ -13,8 +13,9 @@ export const Preparation = z.object({
   since: z.iso.datetime(),
   /** When the programs were there. */
   until: z.iso.datetime().optional(),
-  /** Why the last attempt failed. It is repeated. */
+  /** Why the last attempt failed, and when the first of those that have failed since the last success did. It is repeated. */
   failure: z.string().optional(),
+  failingSince: z.iso.datetime().optional(),
 });
 export type Preparation = z.infer<typeof Preparation>;
 

@@ -127,6 +127,10 @@ it("reports why it failed, and tries again", async () => {
   await expect.poll(() => clock.waits.some((milliseconds) => milliseconds > 2_000)).toBe(true);
   clock.advance(10_000);
   await expect.poll(() => running).toHaveLength(2);
+  const { failingSince } = preparation() ?? {};
+  running[1]!.end.reject(new RametError("ToolMissing", "Go is broken"));
+  await expect.poll(preparation).toMatchObject({ failure: "Go is broken", failingSince });
+  expect(failingSince).toBeDefined();
   stop.abort();
   await ended;
   expect(preparation()).not.toHaveProperty("until");

@@ -32,6 +32,7 @@ export async function prepareSnapshots(
   const earlier = await readPreparation(client);
   const report = new PreparationReport(client);
   let isReported = earlier !== undefined && earlier.until === undefined;
+  let failingSince: string | undefined;
   for (let failures = 0, next = 0; next < snapshotProgramNames.length && !signal.aborted;) {
     const name = snapshotProgramNames[next];
     if (name === undefined) break;
@@ -52,13 +53,15 @@ export async function prepareSnapshots(
       const shared = { all: snapshotProgramNames, lowPriority: true, clock, signal, progress };
       await acquire(pinnedSnapshotProgram, { names: [name], ...shared }).finally(unschedule);
       if (isReported) onChange({ name, state: "waiting", restarts: 0 });
+      failingSince = undefined;
       next += 1;
     } catch (thrown) {
       if (isAborted(signal)) break;
       const error = RametError.from(thrown);
       message = error.describe();
       show();
-      await report.failed(since, error.message);
+      failingSince ??= clock.now().toISOString();
+      await report.failed({ since, failure: error.message, failingSince });
       await pauseAfterFailure(clock, failures, signal);
       failures += 1;
     }
@@ -82,9 +85,9 @@ class PreparationReport {
     return this.#write({ since }, { type: "Normal", reason: "PreparingSnapshots", note });
   }
 
-  failed(since: string, failure: string): Promise<void> {
-    const note = `Preparing the programs of snapshots failed: ${failure}`;
-    return this.#write({ since, failure }, { type: "Warning", reason: "PreparationFailed", note });
+  failed(preparation: Required<Omit<Preparation, "until">>): Promise<void> {
+    const note = `Preparing the programs of snapshots failed: ${preparation.failure}`;
+    return this.#write(preparation, { type: "Warning", reason: "PreparationFailed", note });
   }
 
   ended(since: string, until: string): Promise<void> {

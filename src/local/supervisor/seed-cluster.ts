@@ -79,7 +79,11 @@ export async function withClient<T>(
   options?: KubeClientOptions,
 ): Promise<T> {
   const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }), options);
-  return work(client).finally(() => client.close());
+  try {
+    return await work(client);
+  } finally {
+    await client.close();
+  }
 }
 
 function manifests(port: number): Manifest[] {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -133,6 +134,11 @@ func (c *Connection) refusal(r *http.Request) (status int, why string) {
 	case http.MethodTrace, "TRACK", "DEBUG":
 		return http.StatusMethodNotAllowed, "The answer to " + r.Method + " would contain the credentials"
 	}
+	for _, field := range overrides {
+		if r.Header.Get(field) != "" {
+			return http.StatusBadRequest, "The header " + field + " is not supported on a connection with credentials"
+		}
+	}
 	host, port := r.Host, c.Port
 	if name, text, err := net.SplitHostPort(r.Host); err == nil {
 		number, _ := strconv.ParseUint(text, 10, 16)
@@ -159,8 +165,10 @@ func (c *Connection) rewrite(r *httputil.ProxyRequest) {
 	}
 	r.Out.URL = &url.URL{Scheme: scheme, Host: host, Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery, ForceQuery: r.In.URL.ForceQuery}
 	r.Out.Host = host
-	for _, field := range claims {
-		r.Out.Header.Del(field)
+	for field := range r.Out.Header {
+		if strings.HasPrefix(field, "X-Forwarded-") || slices.Contains(claims, field) {
+			delete(r.Out.Header, field)
+		}
 	}
 	if r.Out.Header.Get("Upgrade") != "" && normalName(r.Out.Header.Get("Upgrade")) != "websocket" {
 		r.Out.Header.Del("Upgrade")
@@ -171,9 +179,12 @@ func (c *Connection) rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// claims are headers with which a client says that its request is another one, or from elsewhere. With the credentials they would
-// have the weight of the domain's own proxies; ReverseProxy removes Forwarded and X-Forwarded-*.
-var claims = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Url", "X-Rewrite-Url", "X-Real-Ip"}
+// overrides are headers with which a client requests another method than the one that was checked.
+var overrides = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
+
+// claims are headers with which a client says that its request is for another path or from elsewhere. With the credentials they
+// would have the weight of the domain's own proxies.
+var claims = []string{"Forwarded", "X-Original-Url", "X-Rewrite-Url", "X-Real-Ip", "X-Client-Ip", "X-Host", "True-Client-Ip"}
 
 func (c *Connection) headers() http.Header { return c.Current().Headers(c.Domain, c.Port, c.TLS) }
 

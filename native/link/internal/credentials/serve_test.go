@@ -56,7 +56,7 @@ func TestClaimsOfAClientAreRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	removed := []string{"X-HTTP-Method-Override", "X-Original-URL", "X-Forwarded-Host", "X-Forwarded-For", "Forwarded"}
+	removed := []string{"X-Real-IP", "X-Original-URL", "X-Forwarded-Prefix", "X-Forwarded-Host", "X-Forwarded-For", "Forwarded"}
 	for _, field := range removed {
 		request.Header.Set(field, "TRACE")
 	}
@@ -71,6 +71,14 @@ func TestClaimsOfAClientAreRemoved(t *testing.T) {
 		if header.Get(field) != "" {
 			t.Errorf("%s was sent with the credentials", field)
 		}
+	}
+	request.Header.Set("X-HTTP-Method-Override", "DELETE")
+	if answer, err = client.Do(request); err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("another method got %d", answer.StatusCode)
 	}
 	if header.Get("X-Own") != "kept" || header.Get("X-Key") != "value" {
 		t.Errorf("got %v", header)

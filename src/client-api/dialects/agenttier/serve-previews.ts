@@ -48,13 +48,23 @@ async function preview(agentTier: AgentTier, request: FastifyRequest, reply: Fas
     ...defined({ body }),
     signal,
   });
-  for (const [name, value] of Object.entries(endToEnd(answer.headers))) void reply.header(name, value);
-  // A page of a sandbox has no origin, so it is not one of this server's pages. Several such headers apply together.
+  for (const [name, value] of Object.entries(endToEnd(ofPage(answer.headers)))) void reply.header(name, value);
+  // A page of a sandbox has no origin, and says nothing about this host. Several such headers apply together.
   void reply.header("content-security-policy", [answer.headers["content-security-policy"] ?? [], pagePolicy].flat());
   return reply.code(answer.statusCode ?? 502).send(answer);
 }
 
-const pagePolicy = "sandbox allow-forms allow-scripts";
+const pagePolicy = "sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts";
+
+/** Without what would apply to this host, which has the other previews and the API. */
+function ofPage({
+  "set-cookie": _,
+  "clear-site-data": __,
+  "strict-transport-security": ___,
+  ...headers
+}: IncomingHttpHeaders): IncomingHttpHeaders {
+  return headers;
+}
 
 /** Without the API key, which is none of the sandbox's business. */
 function forSandbox({ "x-api-key": key, authorization, ...headers }: IncomingHttpHeaders): Record<string, string> {

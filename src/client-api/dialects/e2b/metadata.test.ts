@@ -58,6 +58,10 @@ it.each([
   ["create-on-no-stock", "true"],
   ["reserve-paused-sandbox-duration", "forever"],
   ["never-timeout", "false"],
+  ["image", ""],
+  ["reserve-paused-sandbox-duration", ""],
+  ["reserve-failed-sandbox", "true"],
+  ["sandbox-ip", "10.0.0.1"],
 ])("keeps the extension %s with the value %j, which asks for what happens anyway", (name, value) => {
   const metadata = { [`e2b.agents.kruise.io/${name}`]: value };
   expect(metadataOf(sandboxWith(metadataAnnotation(metadata)))).toEqual(metadata);

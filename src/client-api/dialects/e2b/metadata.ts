@@ -38,13 +38,20 @@ const hints = [
 
 /** Whether an extension asks for something that does not happen without it. */
 function requests(key: string, value: string): boolean {
+  if (value === "") return false;
   switch (key.slice(extensions.length)) {
     case "create-on-no-stock":
       return value === "false";
     case "reserve-paused-sandbox-duration":
       return value !== "forever";
+    // A failed one is kept until it is deleted. The others are answers, which clients copy with the rest of the metadata.
+    case "reserve-failed-sandbox":
+    case "reserve-failed-sandbox-for":
+    case "sandbox-ip":
+    case "sandbox-resource":
+      return false;
     default:
-      return value !== "" && value !== "false";
+      return value !== "false";
   }
 }
 

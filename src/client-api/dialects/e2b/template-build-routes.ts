@@ -7,6 +7,7 @@ import { RametError } from "../../../base/errors.ts";
 import { findCondition } from "../../../kube/conditions.ts";
 import { needs } from "../../keys/needs.ts";
 import type { ServiceParts } from "../../service/parts.ts";
+import { keptSpec } from "../../service/source.ts";
 import { buildState } from "../../service/template-build-state.ts";
 import { type E2bRoute, route } from "./call.ts";
 import { pageFor, pageOf } from "./cursor.ts";
@@ -112,10 +113,12 @@ function statusOf({ status }: NamedSnapshot): "building" | "ready" | "error" {
 
 /** The sizes of a version. Without a version, those of the template from which the named snapshot is built. */
 function sizesOfVersion({ known }: ServiceParts, { metadata, spec, status }: NamedSnapshot, version?: number) {
-  // The template of a Checkpoint has its name.
-  const captured = status?.versions?.find((each) => each.version === version)?.checkpointName;
-  const name = captured ?? spec.from.template?.name ?? "";
-  return { ...sizesOf(known.template(`${metadata.namespace}/${name}`)?.spec.template), envdVersion };
+  const { namespace } = metadata;
+  const checkpointId = status?.versions?.find((each) => each.version === version)?.checkpointId ?? "";
+  const captured = known.checkpointById(namespace, checkpointId);
+  const kept = captured && keptSpec(captured, known);
+  const named = () => known.template(`${namespace}/${spec.from.template?.name ?? ""}`)?.spec;
+  return { ...sizesOf((kept ?? named())?.template), envdVersion };
 }
 
 /** The builds of a template, newest first: those that clients have requested, and those of the other versions. */
