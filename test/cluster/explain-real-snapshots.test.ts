@@ -72,6 +72,17 @@ it("explains a claim that is not bound, a missing claim, and a missing class", a
     });
 });
 
+/** The snapshot-controller learns of a change of classes a moment later, and a snapshot of before becomes ready. */
+async function createBlocked(stem: string): Promise<string> {
+  for (let number = 0; ; number += 1) {
+    const name = `${stem}-${number}`;
+    await createSnapshot(name, of("work"));
+    const phase = async () => z.object({ phase: z.string() }).parse(await explain(`vs/${name}`)).phase;
+    await expect.poll(phase).toMatch(/^(BlockedByClass|Ready)$/);
+    if ((await phase()) === "BlockedByClass") return `vs/${name}`;
+  }
+}
+
 it("explains no and two default classes, and a snapshot that becomes ready after the repair", async () => {
   const classes = cluster.client.resource(snapshotResources.classes);
   const setDefault = (name: string, isDefault: boolean) =>
@@ -82,25 +93,14 @@ it("explains no and two default classes, and a snapshot that becomes ready after
   await createClaim("work");
   await expect.poll(() => explain("pvc/work")).toMatchObject({ state: "healthy", phase: "Bound" });
   await setDefault("checkpoint-retain", true);
-  await createSnapshot("two", of("work"));
-  await expect
-    .poll(() => explain("vs/two"))
-    .toMatchObject({
-      phase: "BlockedByClass",
-      reason: "SeveralDefaultClasses",
-      cause: containing("The driver local.csi.ramet.dev has 2 default VolumeSnapshotClasses: local-csi-ramet-dev-"),
-    });
+  expect(await explain(await createBlocked("two"))).toMatchObject({
+    phase: "BlockedByClass",
+    reason: "SeveralDefaultClasses",
+    cause: containing("The driver local.csi.ramet.dev has 2 default VolumeSnapshotClasses: local-csi-ramet-dev-"),
+  });
   await setDefault("checkpoint-retain", false);
   await setDefault("clone-delete", false);
-  // The snapshot-controller learns of the change a moment later, and a snapshot of before becomes ready.
-  let none = "";
-  for (let number = 0; none === ""; number += 1) {
-    const name = `none-${number}`;
-    await createSnapshot(name, of("work"));
-    const phase = async () => z.object({ phase: z.string() }).parse(await explain(`vs/${name}`)).phase;
-    await expect.poll(phase).toMatch(/^(BlockedByClass|Ready)$/);
-    if ((await phase()) === "BlockedByClass") none = `vs/${name}`;
-  }
+  const none = await createBlocked("none");
   expect(await explain(none)).toMatchObject({ phase: "BlockedByClass", reason: "NoDefaultClass" });
   await setDefault("clone-delete", true);
   await expect.poll(() => explain(none), { timeout: 30_000 }).toMatchObject({ state: "healthy", phase: "Ready" });
