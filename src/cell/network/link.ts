@@ -1,7 +1,7 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import type { Duplex } from "node:stream";
 import type { EgressPolicy, EgressReport, LinkCredentials } from "../../api/wire/cell-api.ts";
-import { onAbort } from "../../base/clock.ts";
+import { isAborted, onAbort } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { dialLink, type DialOptions } from "./link-dial.ts";
 import { LinkLines } from "./link-lines.ts";
@@ -138,10 +138,6 @@ export class Link {
 function wireConfig(config: LinkConfig): object {
   const { ports, refuse = [], ...rest } = config;
   return { v: 1, ...rest, ports: ports.map((containerPort) => ({ containerPort })), refuse };
-}
-
-function isAborted(signal: AbortSignal | undefined): boolean {
-  return signal?.aborted === true;
 }
 
 function canceled(): RametError {

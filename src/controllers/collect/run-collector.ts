@@ -1,5 +1,5 @@
 import type { Registry } from "prom-client";
-import { type Clock, delay } from "../../base/clock.ts";
+import { type Clock, delay, isAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { Informer } from "../../kube/informer.ts";
@@ -114,11 +114,6 @@ function followed<T extends KubeObject>(informer: Informer<T>): Pick<Informer<T>
     list: async (options) => ({ items: await informer.listNow(options?.signal), resourceVersion: "" }),
     delete: (at, options) => informer.resource.delete(at, options),
   };
-}
-
-/** A function, as the type checker assumes that `aborted` does not change across an await. */
-function isAborted(signal: AbortSignal): boolean {
-  return signal.aborted;
 }
 
 export type CollectionMetrics = ReturnType<typeof collectionMetrics>;
