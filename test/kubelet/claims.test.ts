@@ -4,7 +4,9 @@ import { cellSeccompProfile } from "./cluster.ts";
 import { imageNames } from "./images.ts";
 import { makeStoreSecret, openWorld, type World } from "./world.ts";
 
-const kind = { apiVersion: "agents.kruise.io/v1alpha1", metadata: { namespace: "default" } };
+/** A namespace of its own, because the test counts all claims in it. */
+const namespace = "claims";
+const kind = { apiVersion: "agents.kruise.io/v1alpha1", metadata: { namespace } };
 const claims = Array.from({ length: 12 }, (_, n) => `claim-${n}`);
 
 /** Tests claims on one slow node: each start of a sandbox competes with the others, and with the controllers that restart. */
@@ -13,7 +15,8 @@ describe("claims while the controllers restart", () => {
   let directory: string;
 
   beforeAll(async () => {
-    world = await openWorld();
+    world = await openWorld(namespace);
+    await world.kubectl("create", "namespace", namespace);
     directory = join(world.directory, "kustomization");
     const address = `s3://checkpoints/claims?endpoint=${encodeURIComponent(world.s3.endpoint)}&allow-insecure=true`;
     const images = ["--image", imageNames.controller, "--cell-image", imageNames.cell];
