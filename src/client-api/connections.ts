@@ -22,8 +22,9 @@ interface Stranger {
 export class Connections {
   readonly #clock: Clock;
   readonly #ofAddress = new Slots(mostConnections.ofAddress);
-  /** Oldest first. */
   readonly #strangers = new Map<Socket, Stranger>();
+  /** Those of each address, oldest first. A flood of connections makes the server look for the oldest one each time. */
+  readonly #strangersOf = new Map<string, Set<Socket>>();
   #count = 0;
 
   constructor(clock: Clock) {
@@ -50,6 +51,8 @@ export class Connections {
     };
     const cancel = this.#clock.schedule(strangerMilliseconds, () => socket.destroy());
     this.#strangers.set(socket, { address, cancel, release });
+    const others = this.#strangersOf.get(address) ?? new Set();
+    this.#strangersOf.set(address, others.add(socket));
     socket.once("close", () => {
       this.authenticated(socket);
       release();
@@ -63,6 +66,10 @@ export class Connections {
 
   authenticated(socket: Socket): void {
     this.asked(socket);
+    const { address = "" } = this.#strangers.get(socket) ?? {};
+    const others = this.#strangersOf.get(address);
+    others?.delete(socket);
+    if (others?.size === 0) this.#strangersOf.delete(address);
     this.#strangers.delete(socket);
   }
 
@@ -71,16 +78,14 @@ export class Connections {
   }
 
   #closeStranger(): void {
-    const counts = new Map<string, number>();
-    for (const { address } of this.#strangers.values()) counts.set(address, (counts.get(address) ?? 0) + 1);
-    const most = Math.max(...counts.values());
-    for (const [socket, { address, release }] of this.#strangers) {
-      if (counts.get(address) !== most) continue;
-      socket.destroy();
-      this.authenticated(socket);
-      // The connection reports its end later.
-      release();
-      return;
-    }
+    let most = new Set<Socket>();
+    for (const sockets of this.#strangersOf.values()) if (sockets.size > most.size) most = sockets;
+    const [oldest] = most;
+    if (oldest === undefined) return;
+    const { release } = this.#strangers.get(oldest) ?? {};
+    oldest.destroy();
+    this.authenticated(oldest);
+    // The connection reports its end later.
+    release?.();
   }
 }
