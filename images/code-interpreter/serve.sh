@@ -2,7 +2,8 @@
 # The program of the image: runs the server, and starts it again if it was killed.
 . /etc/profile.d/code-interpreter.sh
 run() {
-  /opt/code-interpreter/bin/python -m code_interpreter &
+  # The kernels seed their random numbers again in a clone.
+  RAMET_RESEEDS=node,python,R /opt/code-interpreter/bin/python -m code_interpreter &
   server=$!
 }
 trap 'stopping=yes; kill -TERM "$server"' TERM INT

@@ -112,6 +112,8 @@ export interface CaptureRequest {
   held?: true | undefined;
   /** Capture the changed files as a layer, without a pause. Only a backend that captures files knows it. */
   asLayer?: true | undefined;
+  /** Look for programs whose clones repeat random numbers. */
+  findRandomPrograms?: true | undefined;
   /** The limit for the size of the data. A backend that learns the size before it publishes fails with `QuotaExceeded`. */
   maxBytes?: number | undefined;
   /** Ends the wait for a response. A sandbox that still runs completes the capture. */

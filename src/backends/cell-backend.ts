@@ -83,7 +83,7 @@ export function cellBackend(options: CellBackendOptions): Backend {
       return { contents: problem.code === "StoreFull" ? contents : [], problem };
     },
     holds: cellHolds(cells),
-    async capture({ source, name, contents, keepRunning, held, asLayer, maxBytes, signal: given }) {
+    async capture({ source, name, contents, keepRunning, maxBytes, signal: given, ...more }) {
       const grant = await store.grantWrite({ ...name, ttlMilliseconds: grantMilliseconds });
       // An earlier attempt may have completed after its controller stopped.
       const earlier = await published(name);
@@ -92,7 +92,8 @@ export function cellBackend(options: CellBackendOptions): Backend {
       const deadline = { clock, milliseconds: grantMilliseconds, what, hint: captureHint, signal: given };
       // A cell of a release without the limit ignores it. The controllers compare the size again.
       const captured = { grant, contents: Contents.parse(contents), keepRunning };
-      const body: CheckpointRequest = { ...captured, ...defined({ held, asLayer, maxBytes }) };
+      const { held, asLayer, findRandomPrograms } = more;
+      const body: CheckpointRequest = { ...captured, ...defined({ held, asLayer, findRandomPrograms, maxBytes }) };
       const take = (signal: AbortSignal) => cells.checkpoint(cellAddress(source), body, signal);
       const result = await within(deadline, take);
       const manifest = await store.manifest({ ...name, digest: result.manifestDigest });
@@ -145,7 +146,7 @@ const captureHint =
 
 /** A manifest as a capture, with the measurements of the call that wrote it, if known. */
 function captureOf(manifest: Manifest, manifestDigest: string, measured?: CheckpointResult): Capture {
-  const { contents, cutAt, templateDigest, image, consistency } = manifest;
+  const { contents, cutAt, templateDigest, image, consistency, randomPrograms } = manifest;
   return {
     parts: [
       {
@@ -157,7 +158,7 @@ function captureOf(manifest: Manifest, manifestDigest: string, measured?: Checkp
         sizeBytes: sizeOf(manifest),
         consistency,
         needs: needsOf(manifest),
-        ...defined({ layers: layersOf(manifest, manifestDigest) }),
+        ...defined({ layers: layersOf(manifest, manifestDigest), randomPrograms }),
       },
     ],
     isDurable: true,

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
-import { ContainerSpec } from "../api/wire/cell-api.ts";
+import { ContainerSpec, RandomPrograms } from "../api/wire/cell-api.ts";
 import { Digest } from "../api/schema/digest.ts";
 import { Envelope, LayerRef, mostLayers } from "../api/wire/grant.ts";
 import { Contents } from "../api/schema/metadata.ts";
@@ -64,6 +64,8 @@ export const Manifest = z.object({
   consistency: z.enum(["crash", "quiesced", "atomic"]),
   /** How many identities the captured memory has had. Absent if unknown. */
   generation: z.number().int().min(1).optional(),
+  /** Programs in the memory whose clones repeat random numbers, if the request asked for them. */
+  randomPrograms: RandomPrograms.optional(),
   /** The layers between the image and this checkpoint, in their order. */
   layers: z.array(LayerRef).max(mostLayers).optional(),
   /** Absent: the content is not encrypted. The sizes and digests are those of the encrypted files. */

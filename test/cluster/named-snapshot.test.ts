@@ -39,7 +39,8 @@ it("builds a recipe step by step, and a clone has its files and its memory", asy
     Array.from({ length: 6 }, () => "Succeeded false"),
   );
   expect(built.status?.steps?.[0]?.output).toBe("first step\n");
-  expect(built.status?.versions?.[0]).toMatchObject({ version: 1, parent: "template/base" });
+  const first = { version: 1, parent: "template/base", randomPrograms: ["python"] };
+  expect(built.status?.versions?.[0]).toMatchObject(first);
   await world.noBuilders("web");
   await world.clone("web-a", built.status?.checkpointId ?? "");
   expect(await world.get("web-a")).toBe("1 one!");

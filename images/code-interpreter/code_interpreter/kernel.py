@@ -104,6 +104,8 @@ def _lifting(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def main() -> None:
+    # Python programs that code starts do not seed their random numbers again.
+    os.environ["RAMET_RESEEDS"] = "node"
     sys.addaudithook(_on_event)
     for module, name in _UNREPORTED:
         # Versions of Python have one or the other.

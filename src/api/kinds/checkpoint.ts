@@ -199,6 +199,9 @@ export const CheckpointPart = z.object({
   consistency: z.enum(consistencies).describe("How consistent the content of the part is."),
   needs: Needs.optional().describe("What a node must have for a restore."),
   volume: CapturedVolume.optional().describe("Of a part that is a volume."),
+  randomPrograms: atomicList(z.string())
+    .optional()
+    .describe("Programs in the memory of a version whose clones repeat random numbers, as far as they are recognized."),
   layers: Layers.optional().describe(
     "The layers of files between the image and this part, in their order. A part that is itself a layer is the last one.",
   ),

@@ -65,6 +65,9 @@ export const SnapshotVersion = z.object({
       "The versions with the same inputs and an earlier engine that it replaces. Their numbers still refer to it.",
     ),
   parent: z.string().optional().describe("The source: template/python, python@3, checkpoint/<id> or sandbox/a."),
+  randomPrograms: OptionalTexts.describe(
+    "Programs in its memory whose clones repeat random numbers, as far as they are recognized.",
+  ),
   secrets: OptionalTexts.describe(
     "The Secrets whose values it can contain: those of its template, of its recipe and of its source. Every clone contains them.",
   ),

@@ -1,4 +1,4 @@
-import type { NamedSnapshotStatus } from "../kinds/named-snapshot-status.ts";
+import type { NamedSnapshotStatus, SnapshotVersion } from "../kinds/named-snapshot-status.ts";
 import type { Condition } from "../schema/metadata.ts";
 import { conditionOf, hasObserved } from "./condition.ts";
 
@@ -56,4 +56,16 @@ export const buildFailures: ReadonlySet<string> = new Set([
 /** Whether the current version has the engine of new sandboxes. */
 export function hasCurrentEngine(snapshot: SnapshotStatusOf): boolean {
   return conditionOf(snapshot, "EngineCurrent")?.status !== "False";
+}
+
+/** Tells the author of a version what its clones repeat; undefined if nothing is known to repeat. */
+export function repeatedNumbers({
+  version,
+  randomPrograms = [],
+}: Pick<SnapshotVersion, "version" | "randomPrograms">): { cause: string; hint: string } | undefined {
+  if (randomPrograms.length === 0) return undefined;
+  return {
+    cause: `Clones of version ${version} repeat the random numbers of programs that run in it: ${randomPrograms.join(", ")}`,
+    hint: "Seed them again in a program in /etc/ramet/on-restore.d, or name those that do it in the variable RAMET_RESEEDS",
+  };
 }

@@ -300,6 +300,9 @@ export const ReleaseResult = z.object({
 });
 export type ReleaseResult = z.infer<typeof ReleaseResult>;
 
+/** Names of programs, from a sandbox. */
+export const RandomPrograms = z.array(z.string().regex(/^[\w.+?-]{1,64}$/)).max(8);
+
 export const CheckpointRequest = z
   .strictObject({
     grant: Grant,
@@ -309,6 +312,8 @@ export const CheckpointRequest = z
     held: z.literal(true).optional(),
     /** Capture the changed files as a layer, which sandboxes on one node share. Programs are not paused for it. */
     asLayer: z.literal(true).optional(),
+    /** Look for programs whose clones repeat random numbers. */
+    findRandomPrograms: z.literal(true).optional(),
     /** The limit for the checkpoint's size. Nothing is published above it, and the sandbox keeps running. */
     maxBytes: z.number().int().min(0).optional(),
   })

@@ -58,10 +58,11 @@ export async function captureCheckpoint(
 async function captureAndPublish(request: CheckpointRequest, subject: CaptureSubject): Promise<CheckpointResult> {
   const phases = new PhaseClock();
   const { clock } = subject;
-  const [session, quiesced] = await Promise.all([
+  const [session, quiesced, randomPrograms] = await Promise.all([
     phases.phase("store-open", () => openForWrite(request.grant, { scratchPath: subject.setting.paths.directory })),
     // A paused guest does not answer. Its files were flushed before the pause.
     subject.held === undefined ? phases.phase("quiesce", () => quiesce(subject)) : true,
+    findRandomPrograms(request, subject),
   ]);
   let held = subject.held !== undefined;
   try {
@@ -74,7 +75,11 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
     await requireWithin(request, session.stagingPath);
     // If the identity has changed during the capture, a clone asks its guest for the generation.
     const generation = subject.generation() === before ? before : undefined;
-    const draft = await manifestDraft(request, subject, { cutAt: captured.cutAt, quiesced, generation });
+    const draft = await manifestDraft(request, subject, {
+      cutAt: captured.cutAt,
+      quiesced,
+      ...defined({ generation, randomPrograms }),
+    });
     const published = await phases.phase("publish", () => session.publish(draft));
     return {
       manifestDigest: published.manifestDigest,
@@ -177,15 +182,26 @@ export async function quiesce({ guest, clock }: Pick<CaptureSubject, "guest" | "
   return isFulfilled(within(deadline, (signal) => guest.quiesce(signal)));
 }
 
+/** A capture is the same without the answer. A paused guest gives none. */
+async function findRandomPrograms(
+  { contents, findRandomPrograms }: CheckpointRequest,
+  { guest, clock, held }: Pick<CaptureSubject, "guest" | "clock" | "held">,
+): Promise<string[] | undefined> {
+  if (findRandomPrograms !== true || held !== undefined || !contents.includes("memory")) return undefined;
+  const deadline = { clock, milliseconds: quiesceTimeoutMilliseconds, what: "Looking at the programs" };
+  const found = await within(deadline, (signal) => guest.randomPrograms(signal)).catch(() => []);
+  return found.length === 0 ? undefined : found;
+}
+
 async function manifestDraft(
   { contents }: CheckpointRequest,
   { sandbox, setting, build }: CaptureSubject,
-  { cutAt, quiesced, generation }: { cutAt: string; quiesced: boolean; generation: number | undefined },
+  { quiesced, ...found }: Pick<ManifestDraft, "cutAt" | "generation" | "randomPrograms"> & { quiesced: boolean },
 ): Promise<ManifestDraft> {
   const { config, image } = setting;
   return {
     contents,
-    cutAt,
+    ...found,
     engine: { name: "gvisor", platform: "systrap", ...(await build()) },
     templateDigest: config.templateDigest,
     container: config.container,
@@ -194,7 +210,6 @@ async function manifestDraft(
     ...(sandbox.layers.length > 0 && {
       layers: sandbox.layers.map(({ path: _, ...ref }) => ref),
     }),
-    ...defined({ generation }),
   };
 }
 

@@ -2,7 +2,7 @@ import { createWriteStream } from "node:fs";
 import { type Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import * as z from "zod";
-import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
+import { type ContainerSpec, type Identity, RandomPrograms } from "../../api/wire/cell-api.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
@@ -105,6 +105,12 @@ export class GuestControl {
   /** Flushes the sandbox's files. */
   async quiesce(signal?: AbortSignal): Promise<void> {
     await this.#call("quiescing", { method: "POST", path: "/quiesce", signal, responseMilliseconds }, z.object({}));
+  }
+
+  /** Names programs that clones share a seed of random numbers with, as far as the guest recognizes them. */
+  async randomPrograms(signal?: AbortSignal): Promise<string[]> {
+    const call = { method: "GET", path: "/random-programs", signal, responseMilliseconds } as const;
+    return (await this.#call("looking at programs", call, z.object({ programs: RandomPrograms }))).programs;
   }
 
   /**

@@ -245,6 +245,25 @@ describe("a named snapshot", () => {
     });
   const digest = `sha256:${"0".repeat(64)}`;
 
+  it("warns of random numbers that clones of the current version repeat", () => {
+    const conditions = [
+      condition("Building", "False", "Built"),
+      condition("Ready", "True", "Ready", "Version 2 is current"),
+    ];
+    const own = { digest, checkpointId: "c", checkpointName: "c", createdAt: since };
+    const versions = [
+      { ...own, version: 1, randomPrograms: ["ruby"] },
+      { ...own, version: 2, randomPrograms: ["node", "python"] },
+    ];
+    expect(explain({ conditions, versions, version: 2 })).toMatchObject({
+      state: "healthy",
+      cause: "Version 2 is current. Clones of version 2 repeat the random numbers of programs that run in it: node, python",
+      action: containing("/etc/ramet/on-restore.d"),
+    });
+    const cause = "Version 2 is current";
+    expect(explain({ conditions, versions: [{ ...own, version: 2 }], version: 2 })).toMatchObject({ cause });
+  });
+
   it("names the failed step and its last output", () => {
     const failure = { reason: "StepFailed", message: "Step 2 of 2 (run make) failed", step: 2 };
     const build = { digest, startedAt: since, attempt: 1, endedAt: since, failure };

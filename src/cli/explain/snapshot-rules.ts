@@ -1,5 +1,6 @@
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
+import { repeatedNumbers } from "../../api/state/named-snapshot.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
 import {
@@ -76,11 +77,11 @@ function ready({ status }: NamedSnapshot): Found {
   const condition = findCondition(status?.conditions, "Ready");
   const cause = condition?.message ?? "It has not been built";
   const since = condition?.lastTransitionTime;
-  return {
-    state: condition?.status === "True" ? "healthy" : "waiting",
-    cause,
-    since,
-  };
+  if (condition?.status !== "True") return { state: "waiting", cause, since };
+  const current = status?.versions?.find(({ version }) => version === status.version);
+  const repeated = current && repeatedNumbers(current);
+  if (repeated === undefined) return { state: "healthy", cause, since };
+  return { state: "healthy", cause: `${cause}. ${repeated.cause}`, since, action: repeated.hint };
 }
 
 function underWay({ snapshot, awaited }: SnapshotFacts, { reason, message, lastTransitionTime }: Condition): Found {

@@ -116,7 +116,9 @@ async function captureSource(
   const quiesce = quiesceWith(commands, { guest: () => runtime.guest(target), clock, signal });
   const volumeSnapshot = volumeSnapshotOf(checkpoint);
   const asLayer = checkpoint.metadata.annotations?.[annotations.asLayer] === "true" || undefined;
-  const request = { ...requested, source: target, name, quiesce, volumeSnapshot, asLayer, maxBytes, signal };
+  const findRandomPrograms = isOfVersion(checkpoint) || undefined;
+  const marked = { volumeSnapshot, asLayer, findRandomPrograms };
+  const request = { ...requested, ...marked, source: target, name, quiesce, maxBytes, signal };
   try {
     const record = await captureParts(backends, request);
     await deleteWith(record, checkpoint, dependencies);
@@ -127,6 +129,11 @@ async function captureSource(
     storeReports.captured(checkpoint, error);
     throw usage.explain(checkpoint, error);
   }
+}
+
+/** Builds tell their authors about random numbers; other captures are not delayed by the look at all programs. */
+function isOfVersion({ metadata }: Checkpoint): boolean {
+  return metadata.labels?.[labels.purpose] === "version";
 }
 
 /** How the VolumeSnapshots of a Checkpoint are made. @throws RametError `InvalidArgument` */

@@ -1,5 +1,5 @@
 import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
-import { buildFailures } from "../../api/state/named-snapshot.ts";
+import { buildFailures, repeatedNumbers } from "../../api/state/named-snapshot.ts";
 import { isServing } from "../../api/state/sandbox.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
@@ -9,6 +9,7 @@ import type { ObjectName, Problem } from "../../api/schema/problem.ts";
 import { reportedBy, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
+import type { Transition } from "../../kube/events.ts";
 import { reportedProblem } from "../../kube/reported-state.ts";
 import {
   type BuilderEnd,
@@ -323,16 +324,20 @@ function publish({ state, desired, build, status }: BuildUnderWay, checkpoint: C
     build: { ...build, endedAt },
   };
   const message = `Version ${version} is built`;
-  return {
-    actions: [],
-    status: withStatus(state, pointer(changes, built), { status: "False", reason: "Built", message }),
-    transitions: [{ type: "Normal", reason: "VersionBuilt", action: "Build", note: `${message} and is current` }],
-  };
+  const note = `${message} and is current`;
+  const transitions: Transition[] = [{ type: "Normal", reason: "VersionBuilt", action: "Build", note }];
+  const repeated = repeatedNumbers(built);
+  if (repeated !== undefined) {
+    const warning = `${repeated.cause}. ${repeated.hint}`;
+    transitions.push({ type: "Warning", reason: "RandomNumbersRepeat", action: "Build", note: warning });
+  }
+  const ended = { status: "False", reason: "Built", message } as const;
+  return { actions: [], status: withStatus(state, pointer(changes, built), ended), transitions };
 }
 
-function measured({ status }: Checkpoint): Pick<SnapshotVersion, "sizeBytes" | "engine"> {
-  const { sizeBytes, engine } = status?.ramet ?? {};
-  return defined({ sizeBytes, engine });
+function measured({ status }: Checkpoint): Pick<SnapshotVersion, "sizeBytes" | "engine" | "randomPrograms"> {
+  const { sizeBytes, engine, parts } = status?.ramet ?? {};
+  return defined({ sizeBytes, engine, randomPrograms: parts?.find((part) => part.randomPrograms)?.randomPrograms });
 }
 
 /** The version and those that it has replaced. */

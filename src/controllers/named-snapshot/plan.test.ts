@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { defaultSpec, meta, StandInWorld } from "../../../test/setup/stand-in-builds.ts";
-import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { Checkpoint, type CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotSpec } from "../../api/kinds/named-snapshot.ts";
 import { annotations } from "../../api/names/labels.ts";
 import type { RecipeStep } from "../../api/recipe/recipe.ts";
@@ -18,6 +18,15 @@ const recipes: RecipeStep[][] = [
   [{ run: "a" }, { env: { A: "1" } }, { start: "c" }, { waitFor: { port: 1 } }],
   [{ run: "a" }, { run: "fails" }, { run: "b" }],
 ];
+
+const memoryPart: CheckpointPart = {
+  backend: "cell",
+  handle: "sha256:00",
+  contents: ["memory", "filesystem"],
+  cutAt: "2030-01-01T00:00:00Z",
+  sizeBytes: 1,
+  consistency: "atomic",
+};
 
 const event = fc.constantFrom(
   "step",
@@ -237,6 +246,30 @@ it("leaves another Checkpoint with the version's name alone, and reports it", ()
   expect(world.status).not.toHaveProperty("version");
   expect(world.status?.message).toContain(`the Checkpoint ${name} exists and is not from this build`);
   expect(world.checkpoints.get(name)).toBe(foreign);
+});
+
+it("warns when a version is built whose clones repeat random numbers", () => {
+  const world = new StandInWorld();
+  world.spec = { ...defaults, contents: ["memory", "filesystem"], recipe: [{ run: "a" }] };
+  const name = versionCheckpointName("s", (world.state().desired as DesiredVersion).digest.digest);
+  while (!world.checkpoints.has(name)) {
+    world.step();
+    world.startBuilders();
+    world.finishSteps();
+  }
+  const checkpoint = Checkpoint.parse(world.checkpoints.get(name));
+  const part = { ...memoryPart, randomPrograms: ["node"] };
+  const status = { phase: "Succeeded", checkpointId: "c", ramet: { parts: [part] } };
+  world.checkpoints.set(name, Checkpoint.parse({ ...checkpoint, status }));
+  const { transitions = [] } = world.step();
+  expect(transitions.map(({ type, reason }) => `${type} ${reason}`)).toEqual([
+    "Normal VersionBuilt",
+    "Warning RandomNumbersRepeat",
+  ]);
+  expect(transitions[1]?.note).toContain(
+    "Clones of version 1 repeat the random numbers of programs that run in it: node.",
+  );
+  expect(world.status?.versions?.[0]).toMatchObject({ randomPrograms: ["node"] });
 });
 
 it("rebuilds a version under a new number when its Checkpoint was deleted", () => {

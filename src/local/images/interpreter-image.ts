@@ -28,6 +28,7 @@ export const interpreterConfig: Partial<ImageConfig> = {
     "LANG=C.UTF-8",
     "PYTHONUNBUFFERED=1",
     "NODE_OPTIONS=--require=/opt/code-interpreter/lib/reseed/reseed.cjs",
+    "RAMET_RESEEDS=node",
   ],
   workingDir: "/home/user",
 };

@@ -33,19 +33,27 @@ type HookRun struct {
 // runHooks runs the programs of the hook directory sequentially, in lexical order.
 func (s *Server) runHooks(ctx context.Context, request InitRequest, timeout time.Duration) []HookRun {
 	runs := []HookRun{}
-	entries, _ := os.ReadDir(s.HookDir)
-	for _, entry := range entries {
-		path := filepath.Join(s.HookDir, entry.Name())
-		info, err := os.Stat(path)
-		if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-			continue
-		}
+	for _, path := range s.hooks() {
 		started := time.Now()
 		run := s.runHook(ctx, path, request, timeout)
 		run.Milliseconds = time.Since(started).Milliseconds()
 		runs = append(runs, run)
 	}
 	return runs
+}
+
+// hooks returns the paths of the programs in the hook directory, in lexical order.
+func (s *Server) hooks() []string {
+	entries, _ := os.ReadDir(s.HookDir)
+	var paths []string
+	for _, entry := range entries {
+		path := filepath.Join(s.HookDir, entry.Name())
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 func (s *Server) runHook(ctx context.Context, path string, request InitRequest, timeout time.Duration) HookRun {

@@ -1,0 +1,65 @@
+package control
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+type fakeProcess struct {
+	pid, executable, maps, environ string
+}
+
+func writeProcesses(t *testing.T, root string, processes []fakeProcess) {
+	t.Helper()
+	for _, process := range processes {
+		directory := filepath.Join(root, "proc", process.pid)
+		must(t, os.MkdirAll(directory, 0o755))
+		must(t, os.Symlink(process.executable, filepath.Join(directory, "exe")))
+		must(t, os.WriteFile(filepath.Join(directory, "maps"), []byte(process.maps), 0o644))
+		must(t, os.WriteFile(filepath.Join(directory, "environ"), []byte(process.environ), 0o644))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestProgramsWhoseClonesRepeatRandomNumbersAreNamed(t *testing.T) {
+	root := t.TempDir()
+	openssl := "7f00-7f10 r-xp 00000000 00:01 7 /usr/lib/x86_64-linux-gnu/libcrypto.so.3\n"
+	writeProcesses(t, root, []fakeProcess{
+		{"1", "/sbin/ramet-guest", "", ""},
+		{"2", "/usr/bin/python3.11", "", "A=b\x00"},
+		{"3", "/usr/bin/python3.12", "", ""},
+		{"4", "/usr/bin/node", "", "A=b\x00RAMET_RESEEDS=python,node\x00"},
+		{"5", "/usr/sbin/nginx (deleted)", openssl, ""},
+		{"6", "/usr/bin/sleep", "7f00-7f10 r-xp 00000000 00:01 7 /lib/libc.so.6\n", ""},
+		{"7", "/tmp/a\nb\xff" + strings.Repeat("x", 100), openssl, ""},
+		{"self", "/usr/bin/node", "", ""},
+	})
+	must(t, os.MkdirAll(filepath.Join(root, "proc", "8"), 0o755))
+	want := []string{"a?b?" + strings.Repeat("x", 60), "nginx", "python"}
+	if got := programsWithSeeds(filepath.Join(root, "proc")); !slices.Equal(got, want) {
+		t.Errorf("the programs are %q, want %q", got, want)
+	}
+}
+
+func TestAtMostEightProgramsAreNamed(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range strings.Split("abcdefghij", "") {
+		maps := "7f00-7f10 r-xp 00000000 00:01 7 /lib/libcrypto.so.1.1\n"
+		writeProcesses(t, root, []fakeProcess{{"1" + string(name[0]-'a'+'0'), "/bin/" + name, maps, ""}})
+	}
+	if got := programsWithSeeds(filepath.Join(root, "proc")); len(got) != mostPrograms {
+		t.Errorf("%d programs are named", len(got))
+	}
+	if got := programsWithSeeds(filepath.Join(root, "nothing")); len(got) != 0 {
+		t.Errorf("%q are named without processes", got)
+	}
+}
