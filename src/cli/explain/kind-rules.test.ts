@@ -257,7 +257,8 @@ describe("a named snapshot", () => {
     ];
     expect(explain({ conditions, versions, version: 2 })).toMatchObject({
       state: "healthy",
-      cause: "Version 2 is current. Clones of version 2 repeat the random numbers of programs that run in it: node, python",
+      cause:
+        "Version 2 is current. Clones of version 2 repeat the random numbers of programs that run in it: node, python",
       action: containing("/etc/ramet/on-restore.d"),
     });
     const cause = "Version 2 is current";
