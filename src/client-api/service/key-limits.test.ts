@@ -4,6 +4,7 @@ import { limitsOfKey } from "../../api/keys/api-key-rules.ts";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { checkSnapshotLimit, takeSnapshot } from "./key-limits.ts";
+import type { BegunCapture } from "./parts.ts";
 
 const mebibyte = 1024 ** 2;
 
@@ -27,9 +28,7 @@ function checkpoint(name: string, owner: string, sizeBytes?: number): Checkpoint
 function open(checkpoints: Checkpoint[], snapshotBytes: string) {
   const clock = new ManualClock();
   const known = { snapshotsIn: () => [], checkpointsIn: () => checkpoints };
-  const parts = { clock, known, capturing: new Set<{ owner: string }>() } as unknown as Parameters<
-    typeof takeSnapshot
-  >[0];
+  const parts = { clock, known, capturing: new Set<BegunCapture>() } as unknown as Parameters<typeof takeSnapshot>[0];
   return { clock, parts, caller: { key: "t/ci", namespace: "t", limits: limitsOfKey({ limits: { snapshotBytes } }) } };
 }
 
@@ -53,4 +52,21 @@ it("counts captures at the same time, before the cluster shows them", () => {
   takeSnapshot(parts, { ...caller, key: "t/other" });
   clock.advance(1_000);
   checkSnapshotLimit(parts, caller);
+});
+
+it("counts a capture once when the cluster shows it, also soon after the request", () => {
+  const shown = [checkpoint("earlier", "t/ci", 1024 * mebibyte)];
+  const { parts, caller } = open(shown, "4Gi");
+  takeSnapshot(parts, caller);
+  shown.push(checkpoint("first", "t/ci"), checkpoint("stranger", "t/other"));
+  takeSnapshot(parts, caller);
+  shown[1] = checkpoint("first", "t/ci", 1024 * mebibyte);
+  expect(() => {
+    checkSnapshotLimit(parts, caller);
+  }).not.toThrow();
+  shown.push(checkpoint("second", "t/ci"));
+  takeSnapshot(parts, caller);
+  expect(() => {
+    takeSnapshot(parts, caller);
+  }).toThrow(/have 2147483648 bytes, 2 more are being captured/);
 });

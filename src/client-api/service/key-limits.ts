@@ -1,9 +1,10 @@
 import { randomUUID } from "node:crypto";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Caller } from "../keys/callers.ts";
-import type { ServiceParts } from "./parts.ts";
-import { snapshotSizesOf } from "./snapshots.ts";
+import type { BegunCapture, ServiceParts } from "./parts.ts";
+import { snapshotsOf } from "./snapshots.ts";
 
 type Limited = Pick<Caller, "key" | "namespace" | "limits">;
 
@@ -54,8 +55,8 @@ type SnapshotParts = Pick<ServiceParts, "known" | "capturing">;
  */
 export function checkSnapshotLimit({ known, capturing }: SnapshotParts, { key, namespace, limits }: Limited): void {
   if (limits.snapshotBytes === Infinity) return;
-  const { sizes, unfinished } = snapshotSizesOf({ known }, namespace, key);
-  const waiting = unfinished + [...capturing].filter(({ owner }) => owner === key).length;
+  const { sizes, unfinished, checkpoints } = snapshotsOf({ known }, namespace, key);
+  const waiting = unfinished + hidden(capturing, key, checkpoints);
   const used = sizes.reduce((sum, size) => sum + size, 0);
   const expected = waiting * (sizes.length === 0 ? firstSnapshotBytes : Math.max(...sizes));
   if (used + expected < limits.snapshotBytes) return;
@@ -67,9 +68,23 @@ export function checkSnapshotLimit({ known, capturing }: SnapshotParts, { key, n
 /** Checks the limit before a capture, which counts from now on. @throws RametError `QuotaExceeded` */
 export function takeSnapshot(parts: SnapshotParts & Pick<ServiceParts, "clock">, caller: Limited): void {
   checkSnapshotLimit(parts, caller);
-  const capture = { owner: caller.key };
+  if (caller.limits.snapshotBytes === Infinity) return;
+  const { checkpoints } = snapshotsOf(parts, caller.namespace, caller.key);
+  const capture = { owner: caller.key, before: new Set(checkpoints.map(({ metadata }) => metadata.uid)) };
   parts.capturing.add(capture);
   parts.clock.schedule(untilShownMilliseconds, () => parts.capturing.delete(capture));
+}
+
+/** How many captures the informer does not show yet: each Checkpoint that appeared after one began is one of them. */
+function hidden(capturing: ReadonlySet<BegunCapture>, key: string, checkpoints: readonly Checkpoint[]): number {
+  const shown = new Set<string>();
+  const isHidden = ({ owner, before }: BegunCapture): boolean => {
+    if (owner !== key) return false;
+    const own = checkpoints.find(({ metadata: { uid } }) => !before.has(uid) && !shown.has(uid));
+    if (own !== undefined) shown.add(own.metadata.uid);
+    return own === undefined;
+  };
+  return [...capturing].filter(isHidden).length;
 }
 
 /** A key whose first captures are in progress has no sizes yet. */

@@ -22,6 +22,13 @@ import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 /** The objects that the operations of the application service need; one per process. */
 export type ServiceParts = ReturnType<typeof serviceParts>;
 
+/** A capture that a request has begun. */
+export interface BegunCapture {
+  owner: string;
+  /** The UIDs of the key's Checkpoints that the informer showed before it. */
+  before: ReadonlySet<string>;
+}
+
 /** Claims are one write each, and the API server has to serve the controllers too. */
 const claimsAtATime = 32;
 
@@ -64,7 +71,7 @@ export function serviceParts(
   // The owners of sandboxes that requests of this server are creating, by the UUID of the request.
   const creating = new Map<string, string>();
   // Captures that the informer may not show yet.
-  const capturing = new Set<{ owner: string }>();
+  const capturing = new Set<BegunCapture>();
   const close = (): void => {
     for (const part of [sandboxes, checkpoints, snapshots, stock]) part.close();
   };

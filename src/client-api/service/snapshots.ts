@@ -281,12 +281,12 @@ export function listSnapshots(
     .toSorted((a, b) => Date.parse(b.createdAt) - Date.parse(a.createdAt) || a.id.localeCompare(b.id));
 }
 
-/** The sizes of all snapshots that a key has created, in bytes, and how many of its captures have not ended. */
-export function snapshotSizesOf(
+/** The sizes of all snapshots that a key has created, in bytes, its Checkpoints, and how many of these have not ended. */
+export function snapshotsOf(
   { known }: Pick<ServiceParts, "known">,
   namespace: string,
   owner: string,
-): { sizes: number[]; unfinished: number } {
+): { sizes: number[]; unfinished: number; checkpoints: Checkpoint[] } {
   const isOwn = ({ metadata }: Checkpoint | NamedSnapshot): boolean =>
     metadata.annotations?.[annotations.owner] === owner;
   // Each version of a named snapshot has a checkpoint of its own, which the controllers create.
@@ -296,5 +296,5 @@ export function snapshotSizesOf(
     ...snapshots.flatMap(({ status }) => status?.versions ?? []),
     ...checkpoints.map(({ status }) => status?.ramet ?? {}),
   ].flatMap(({ sizeBytes = 0 }) => (sizeBytes > 0 ? [sizeBytes] : []));
-  return { sizes, unfinished: checkpoints.filter(isUnfinished).length };
+  return { sizes, unfinished: checkpoints.filter(isUnfinished).length, checkpoints };
 }
