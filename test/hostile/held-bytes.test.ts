@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
 import { readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
@@ -34,7 +35,7 @@ beforeAll(async () => {
   keys = await Promise.all(
     ["one", "two", "three", "honest"].map((name) => createKey(world.client, { namespace, name, rules: allRights })),
   );
-  guest = createServer(printWithoutEnd);
+  guest = createServer((request, response) => void answer(request, response));
   guest.listen(0, "127.0.0.1");
   await once(guest, "listening");
   server = await world.startClientApi(`http://127.0.0.1:${(guest.address() as AddressInfo).port}`);
@@ -106,9 +107,19 @@ async function memory(field: "VmRSS" | "VmHWM"): Promise<number> {
   return Number(new RegExp(`^${field}:\\s+(\\d+) kB$`, "m").exec(status)?.[1]) / 1024;
 }
 
+/** An agent that is asked to stay reads its input and runs on. Other commands print. */
+async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const body = await text(request);
+  if (!request.url?.endsWith("/Start")) response.writeHead(200, { "content-type": "application/json" }).end("{}");
+  else if (body.includes("--prompt=stay"))
+    response
+      .writeHead(200, { "content-type": "application/connect+json" })
+      .write(envelope({ event: { start: { pid: 7 } } }));
+  else printWithoutEnd(response);
+}
+
 /** A command that prints 31 MiB of NUL bytes, each of which is six characters in JSON. */
-function printWithoutEnd(request: IncomingMessage, response: ServerResponse): void {
-  request.resume();
+function printWithoutEnd(response: ServerResponse): void {
   response.writeHead(200, { "content-type": "application/connect+json" });
   const part = envelope({ event: { data: { stdout: Buffer.alloc(16 * 1024).toString("base64") } } });
   const end = envelope({});
@@ -233,6 +244,21 @@ it("gives a key its share again when its requests have ended, and each key and a
     return third.received();
   };
   await expect.poll(received).toBe("");
+});
+
+it("holds the input of an agent until the sandbox has it, and not until the agent ends", async () => {
+  const body = Buffer.alloc(16 * mebibyte, "a");
+  const staying = { head: head(`${invoke}?prompt=stay`, keys[0], `Content-Length: ${body.length}`), body };
+  const first = Array.from({ length: 4 }, () => send(staying));
+  for (const { received } of first)
+    await expect.poll(received, { timeout: 30_000 }).toMatch(/^HTTP\/1\.1 200 [^]*event: start/);
+  const received = async (): Promise<string> => {
+    const next = send(staying);
+    await once(next.socket, "data");
+    return next.received();
+  };
+  await expect.poll(received, { timeout: 30_000 }).toMatch(/^HTTP\/1\.1 200 /);
+  expect(first.filter(({ socket, received: all }) => socket.destroyed || all().includes("event: exit"))).toEqual([]);
 });
 
 it("bounds the output of commands, which it sends in pieces", async () => {

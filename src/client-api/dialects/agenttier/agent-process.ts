@@ -8,12 +8,43 @@ export interface AgentProcess {
   /** The program and its arguments. */
   argv: readonly string[];
   /** @default empty: it reads the end of its input */
-  stdin?: Buffer;
+  stdin?: AgentInput;
   /** The name by which it is canceled. */
   tag: string;
   timeoutMilliseconds: number;
   signal: AbortSignal;
 }
+
+/** The input of a process, which is kept until it has been sent. */
+export class AgentInput {
+  #bytes: Buffer;
+  readonly #onSent: () => void;
+
+  constructor(bytes: Buffer, onSent: () => void) {
+    this.#bytes = bytes;
+    this.#onSent = onSent;
+  }
+
+  get isEmpty(): boolean {
+    return this.#bytes.length === 0;
+  }
+
+  /** Sends everything. A program may end before it has read that, which its events report. */
+  async sendTo(guest: GuestClient, pid: number): Promise<void> {
+    try {
+      for (let at = 0; at < this.#bytes.length; at += inputPartBytes)
+        await guest.sendInput({ pid }, this.#bytes.subarray(at, at + inputPartBytes));
+      await guest.closeStdin({ pid });
+    } catch {
+      // The program has ended.
+    }
+    this.#bytes = Buffer.alloc(0);
+    this.#onSent();
+  }
+}
+
+/** One call may have 1 MiB of JSON. */
+const inputPartBytes = 512 * 1024;
 
 /** How a process has ended. `canceled`: by a signal. */
 export interface Ended {
@@ -46,35 +77,21 @@ export async function* runAgent(guest: GuestClient, run: AgentProcess): AsyncGen
 
 async function* follow(
   guest: GuestClient,
-  { argv, stdin = Buffer.alloc(0), tag, timeoutMilliseconds, signal }: AgentProcess,
+  { argv, stdin, tag, timeoutMilliseconds, signal }: AgentProcess,
   lines: { stdout: Lines; stderr: Lines },
 ): AsyncGenerator<Sent, Extract<ProcessEvent, { type: "end" }>> {
   const [command = "", ...args] = argv;
-  const start = { command, args, tag, stdin: stdin.length > 0, timeoutMilliseconds };
+  const start = { command, args, tag, stdin: stdin?.isEmpty === false, timeoutMilliseconds };
   for await (const event of guest.startProcess(start, signal)) {
     if (event.type === "end") return event;
     if (event.type === "start") {
-      if (start.stdin) void sendAll(guest, event.pid, stdin);
+      if (start.stdin) void stdin?.sendTo(guest, event.pid);
       continue;
     }
     const stream = event.stream === "stderr" ? "stderr" : "stdout";
     for (const data of lines[stream].add(event.data)) yield logOf(stream, data);
   }
   throw new RametError("GuestUnreachable", "The connection ended before the program", { retryable: true });
-}
-
-/** One call may have 1 MiB of JSON. */
-const inputPartBytes = 512 * 1024;
-
-/** A program may end before it has read everything. */
-async function sendAll(guest: GuestClient, pid: number, input: Buffer): Promise<void> {
-  try {
-    for (let at = 0; at < input.length; at += inputPartBytes)
-      await guest.sendInput({ pid }, input.subarray(at, at + inputPartBytes));
-    await guest.closeStdin({ pid });
-  } catch {
-    // Its end is reported by its events.
-  }
 }
 
 function logOf(stream: "stdout" | "stderr", data: string): Sent {

@@ -1,11 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { Readable } from "node:stream";
+import type { FastifyRequest } from "fastify";
 import * as z from "zod";
 import { parseDuration } from "../../../base/duration.ts";
 import { RametError } from "../../../base/errors.ts";
 import { readBody } from "../../../base/http.ts";
 import { needs } from "../../keys/needs.ts";
-import { runAgent } from "./agent-process.ts";
+import { AgentInput, runAgent } from "./agent-process.ts";
 import { type AgentTierRoute, guestFor, route, sandboxOf } from "./call.ts";
 import { agentConfigOf, configure } from "./configure.ts";
 import { Cancel, Configure, Invoke } from "./schemas.ts";
@@ -71,10 +72,7 @@ export const agentRoutes: readonly AgentTierRoute[] = [
         void reply.code(424);
         return { error: `The sandbox ${sandbox.metadata.name} has no entrypoint: configure it first` };
       }
-      const body = (request.body as Readable | undefined) ?? Readable.from([]);
-      const input = await readBody(body, mostInputBytes, "The input", "OutOfRange");
-      request.held.hold(input.length);
-      const stdin = input.length > 0 ? input : Buffer.from(prompt);
+      const stdin = await inputOf(request, prompt);
       const argv = prompt === "" ? entrypoint : [...entrypoint, `--prompt=${prompt}`];
       const invokeId = randomUUID().replaceAll("-", "").slice(0, 24);
       const run = { argv, stdin, tag: tagOf(invokeId), timeoutMilliseconds, signal };
@@ -105,6 +103,16 @@ export const agentRoutes: readonly AgentTierRoute[] = [
     },
   }),
 ];
+
+/** The body, or the prompt if it is empty. It counts as held until the sandbox has it, and not until the agent ends. */
+async function inputOf({ body, held }: FastifyRequest, prompt: string): Promise<AgentInput> {
+  const stream = (body as Readable | undefined) ?? Readable.from([]);
+  const input = await readBody(stream, mostInputBytes, "The input", "OutOfRange");
+  held.hold(input.length);
+  return new AgentInput(input.length > 0 ? input : Buffer.from(prompt), () => {
+    held.hold(0);
+  });
+}
 
 function tagOf(invokeId: string): string {
   return `invoke-${invokeId}`;
