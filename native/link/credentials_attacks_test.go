@@ -1,10 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -151,3 +156,81 @@ func TestLinkRefusesLargeCredentialsAndGoesOn(t *testing.T) {
 	}
 	w.do("gate", map[string]any{"open": true})
 }
+
+// The sandbox follows redirects and keeps connections; link sends the credentials to the domain alone.
+func TestCredentialsFollowNoRedirectAndNoRebinding(t *testing.T) {
+	targets := []string{metadata, "127.0.0.1", ofNode, private, "169.254.17.1"}
+	w, r := rebindingWorld(t, func(name string) script {
+		if at, found := strings.CutPrefix(name, "turns-"); found {
+			at, _, _ = strings.Cut(at, ".")
+			return inTurn([]string{publicAddress}, []string{targets[at[0]-'0']})
+		}
+		return inTurn([]string{publicAddress})
+	})
+	w.listen(8080, func(conn net.Conn) { serveOnce(conn, http.HandlerFunc(authorized)) })
+	w.listen(8000, func(conn net.Conn) {
+		serveOnce(conn, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if to := q.URL.Query().Get("to"); to != "" {
+				http.Redirect(w, q, to, http.StatusTemporaryRedirect)
+				return
+			}
+			authorized(w, q)
+		}))
+	})
+	domains := []string{"api.example.org:8000"}
+	for i := range targets {
+		domains = append(domains, fmt.Sprintf("turns-%d.example.org", i))
+	}
+	w.credentials(map[string]any{"rules": rulesFor(domains...)})
+	client := http.Client{Transport: &http.Transport{DialContext: func(_ context.Context, _, address string) (conn net.Conn, err error) {
+		_, port, _ := net.SplitHostPort(address)
+		w.inside(func() { conn, err = net.Dial("tcp4", publicAddress+":"+port) })
+		return conn, err
+	}}}
+	for to, want := range map[string]string{
+		"":                               "api.example.org:8000 / authorized=true",
+		"http://other.example.org:8000/": "other.example.org:8000 / authorized=false",
+		"http://api.example.org:8080/":   "api.example.org:8080 / authorized=false",
+		"//sub.api.example.org:8000/":    "sub.api.example.org:8000 / authorized=false",
+		"http://api.example.org@other.example.org:8000/": "other.example.org:8000 / authorized=false",
+	} {
+		response, err := client.Get("http://api.example.org:8000/?to=" + url.QueryEscape(to))
+		must(t, err)
+		body, err := io.ReadAll(response.Body)
+		must(t, err)
+		_ = response.Body.Close()
+		if got := strings.ReplaceAll(string(body), "/?to= ", "/ "); !strings.Contains(got, want) {
+			t.Errorf("redirected to %q: got %q, want %q", to, got, want)
+		}
+	}
+	for i, target := range targets {
+		name := fmt.Sprintf("turns-%d.example.org", i)
+		w.call(publicAddress+":80", get("/", name))
+		if all := r.take(); !slices.Equal(all, []string{publicAddress}) {
+			t.Errorf("before %s: reached %v", target, all)
+		}
+		if got := w.call(publicAddress+":80", get("/", name)); got != "cut" || len(r.take()) > 0 {
+			t.Errorf("rebound to %s: %q", target, got)
+		}
+	}
+}
+
+// serveOnce answers the requests of one connection.
+func serveOnce(conn net.Conn, handler http.Handler) {
+	listener := &oneListener{conn: make(chan net.Conn, 1)}
+	listener.conn <- conn
+	close(listener.conn)
+	_ = http.Serve(listener, handler)
+}
+
+type oneListener struct{ conn chan net.Conn }
+
+func (l *oneListener) Accept() (net.Conn, error) {
+	if conn, open := <-l.conn; open {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l *oneListener) Close() error   { return nil }
+func (l *oneListener) Addr() net.Addr { return &net.TCPAddr{} }

@@ -71,7 +71,7 @@ func newEgress(g *gate, config netConfig) (*egress, error) {
 		}
 	}
 	e.pairs.Count = &e.bytes
-	e.relay = dnsrelay.Relay{Upstreams: upstreams, Permit: e.permitQuestion, Learn: e.names.Learn}
+	e.relay = dnsrelay.Relay{Upstreams: upstreams, Permit: e.permitQuestion, Hides: e.hides, Learn: e.names.Learn}
 	return e, nil
 }
 
@@ -145,6 +145,14 @@ func (e *egress) permitQuestion(name string) bool {
 	e.refusedQuestions.Add(1)
 	e.refused.report("DNS question for "+name, "the egress policy does not allow this name")
 	return false
+}
+
+func (e *egress) hides(name string) bool {
+	if !e.policy.Load().Private(name) {
+		return false
+	}
+	e.refused.report("DNS answer with "+name, "names of the cluster and of private networks are refused, also behind an alias")
+	return true
 }
 
 func (e *egress) decide(c egressPair) policy.Verdict {

@@ -51,6 +51,26 @@ func newWorld(t *testing.T, config map[string]any) *world {
 }
 
 func (w *world) furnish() {
+	w.netlink(func(h *netlink.Handle, lo netlink.Link) error { return h.LinkSetUp(lo) })
+	w.local("203.0.113.0/24")
+}
+
+// local makes ranges reachable in the world.
+func (w *world) local(ranges ...string) {
+	w.t.Helper()
+	for _, text := range ranges {
+		_, destination, err := net.ParseCIDR(text)
+		must(w.t, err)
+		w.netlink(func(h *netlink.Handle, lo netlink.Link) error {
+			return h.RouteAdd(&netlink.Route{
+				LinkIndex: lo.Attrs().Index, Dst: destination, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST,
+			})
+		})
+	}
+}
+
+func (w *world) netlink(change func(h *netlink.Handle, lo netlink.Link) error) {
+	w.t.Helper()
 	var h *netlink.Handle
 	var err error
 	w.space.Do(func() { h, err = netlink.NewHandle(unix.NETLINK_ROUTE) })
@@ -58,11 +78,7 @@ func (w *world) furnish() {
 	defer h.Close()
 	lo, err := h.LinkByName("lo")
 	must(w.t, err)
-	must(w.t, h.LinkSetUp(lo))
-	_, all, _ := net.ParseCIDR("203.0.113.0/24")
-	must(w.t, h.RouteAdd(&netlink.Route{
-		LinkIndex: lo.Attrs().Index, Dst: all, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST,
-	}))
+	must(w.t, change(h, lo))
 }
 
 func (w *world) start(config map[string]any) {
@@ -255,6 +271,11 @@ func (w *world) call(to, text string) (answer string) {
 // ask resolves a name from the sandbox.
 func (w *world) ask(name string) (answer string) {
 	w.t.Helper()
+	return w.question(name, dnsmessage.TypeA)
+}
+
+func (w *world) question(name string, kind dnsmessage.Type) (answer string) {
+	w.t.Helper()
 	w.inside(func() {
 		conn, err := net.Dial("udp4", "169.254.17.1:53")
 		if err != nil {
@@ -263,9 +284,11 @@ func (w *world) ask(name string) (answer string) {
 		}
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		const accepted = 4096
 		query := dnsmessage.Message{
-			Header:    dnsmessage.Header{ID: 7, RecursionDesired: true},
-			Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name + "."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+			Header:      dnsmessage.Header{ID: 7, RecursionDesired: true},
+			Additionals: []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: dnsmessage.MustNewName("."), Class: accepted}, Body: &dnsmessage.OPTResource{}}},
+			Questions:   []dnsmessage.Question{{Name: dnsmessage.MustNewName(name + "."), Type: kind, Class: dnsmessage.ClassINET}},
 		}
 		packed, _ := query.Pack()
 		_, _ = conn.Write(packed)
@@ -279,6 +302,8 @@ func (w *world) ask(name string) (answer string) {
 			answer = "no DNS"
 		case m.RCode != dnsmessage.RCodeSuccess:
 			answer = m.RCode.String()
+		case m.Truncated:
+			answer = "truncated"
 		default:
 			answer = fmt.Sprintf("%d answers", len(m.Answers))
 		}

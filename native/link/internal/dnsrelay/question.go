@@ -131,6 +131,31 @@ func addresses(q question, reply []byte) []found {
 	}
 }
 
+// owners returns the names whose records a reply has.
+func owners(reply []byte) []string {
+	var parser dnsmessage.Parser
+	if _, err := parser.Start(reply); err != nil || parser.SkipAllQuestions() != nil {
+		return nil
+	}
+	var all []string
+	for header, err := parser.AnswerHeader(); err == nil; header, err = parser.AnswerHeader() {
+		all = append(all, header.Name.String())
+		if parser.SkipAnswer() != nil {
+			return all
+		}
+	}
+	if parser.SkipAllAuthorities() != nil {
+		return all
+	}
+	for header, err := parser.AdditionalHeader(); err == nil; header, err = parser.AdditionalHeader() {
+		all = append(all, header.Name.String())
+		if parser.SkipAdditional() != nil {
+			return all
+		}
+	}
+	return all
+}
+
 // equalNames compares names as DNS does, ignoring case.
 func equalNames(a, b dnsmessage.Name) bool {
 	if a.Length != b.Length {

@@ -19,6 +19,8 @@ type Relay struct {
 	Upstreams func() []string
 	// Permit reports whether a name may be resolved now.
 	Permit func(name string) bool
+	// Hides reports whether a name belongs to the cluster or a private network: whoever owns a name can make it an alias of another.
+	Hides func(name string) bool
 	// Learn is called with each address of a resolved name.
 	Learn func(name string, address netip.Addr, ttl time.Duration)
 
@@ -118,6 +120,9 @@ func (r *Relay) answer(network string, query []byte) []byte {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	reply, err := r.ask(ctx, network, query, q)
+	if errors.Is(err, errHidden) {
+		return q.reply(dnsmessage.RCodeRefused)
+	}
 	if err != nil {
 		return q.reply(dnsmessage.RCodeServerFailure)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,10 @@ import (
 // upstreamTimeout is the time limit of one resolver before the next one is queried.
 const upstreamTimeout = 2 * time.Second
 
-var errNoUpstream = errors.New("there is no DNS resolver to ask")
+var (
+	errNoUpstream = errors.New("there is no DNS resolver to ask")
+	errHidden     = errors.New("the name is an alias of one of the cluster or a private network")
+)
 
 // Lookup resolves the addresses of a name for link itself.
 func (r *Relay) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
@@ -56,6 +60,9 @@ func (r *Relay) ask(ctx context.Context, network string, query []byte, q questio
 		for _, upstream := range upstreams {
 			var reply []byte
 			if reply, err = askOne(ctx, network, upstream, query, q); err == nil {
+				if slices.ContainsFunc(owners(reply), r.Hides) {
+					return nil, errHidden
+				}
 				return reply, nil
 			}
 			if ctx.Err() != nil {
@@ -98,7 +105,7 @@ func exchangeUDP(conn net.Conn, query []byte, q question) ([]byte, error) {
 	if _, err := conn.Write(query); err != nil {
 		return nil, err
 	}
-	buffer := make([]byte, maxUDPBytes)
+	buffer := make([]byte, maxUDPBytes+1) // a longer reply is cut, and must not look complete
 	for {
 		n, err := conn.Read(buffer)
 		if err != nil {

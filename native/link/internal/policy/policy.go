@@ -150,10 +150,10 @@ func (l layer) decide(to netip.AddrPort, names []string, refused netip.Prefix, w
 
 // Question decides whether a name may be resolved: a DNS query itself can send data out.
 func (p *Policy) Question(name string) bool {
-	name = normalName(name)
-	if p.isPrivate(name) {
+	if p.Private(name) {
 		return false
 	}
+	name = normalName(name)
 	return !slices.ContainsFunc(p.layers, func(l layer) bool { return !l.question(name) })
 }
 
@@ -189,8 +189,9 @@ func (p *Policy) SpelledOut(port uint16) []string {
 	return names
 }
 
-// isPrivate reports whether a name belongs to the cluster or a private network and no rule of the operator names it.
-func (p *Policy) isPrivate(name string) bool {
+// Private reports whether a name belongs to the cluster or a private network and no rule of the operator names it.
+func (p *Policy) Private(name string) bool {
+	name = normalName(name)
 	allow := p.layers[0].allow
 	for _, domain := range p.names {
 		if name == domain || strings.HasSuffix(name, "."+domain) {
