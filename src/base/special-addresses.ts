@@ -33,7 +33,16 @@ export const specialAddresses = {
 const specialRanges = [...specialAddresses.metadata, ...specialAddresses.reserved, ...specialAddresses.private];
 
 /** The IPv6 addresses that are not public, and the prefixes that embed IPv4 addresses. Sandboxes have no IPv6. */
-const notPublic6 = ["::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "fc00::/7", "fe80::/10", "ff00::/8"];
+const notPublic6 = [
+  "::/96",
+  "::ffff:0:0:0/96", // RFC 2765
+  "64:ff9b::/96",
+  "64:ff9b:1::/48",
+  "2002::/16",
+  "fc00::/7",
+  "fe80::/9", // with site-local addresses, which are obsolete but may be routed
+  "ff00::/8",
+];
 
 /** Every address that is not public: special, private, and in `ranges` (IPv4). IPv4-mapped IPv6 addresses count as IPv4. */
 export function notPublicAddresses(ranges: readonly string[] = []): BlockList {
