@@ -107,9 +107,12 @@ async function unpackedLayers(
     throw new RametError("InvalidArgument", `restoring checkpoint ${checkpointId} failed: ${why}`);
   }
   const below = layers.map((ref, index) => provideLayer(ref, paths, () => openLayer(grants[index], paths)));
-  if (!isLayer(session.manifest)) return Promise.all(below);
   const own = { checkpointId, manifestDigest: manifestDigestIn(grant) ?? "", sizeBytes: sizeOf(session.manifest) };
-  return Promise.all([...below, provideLayer(own, paths, () => Promise.resolve(session))]);
+  const isOwn = isLayer(session.manifest);
+  const all = isOwn ? [...below, provideLayer(own, paths, () => Promise.resolve(session))] : below;
+  // An error closes the checkpoint, which another of them may still read.
+  await Promise.allSettled(all);
+  return Promise.all(all);
 }
 
 function manifestDigestIn(grant: Grant): string | undefined {
