@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { Checkpoint, type CheckpointPart } from "../../../src/api/kinds/checkpoint.ts";
 import type { ImportedVolume } from "../../../src/api/kinds/volume-import.ts";
-import { annotations } from "../../../src/api/names/labels.ts";
+import { annotations, labels } from "../../../src/api/names/labels.ts";
 import type { Backend, Capture, CheckpointName } from "../../../src/backends/backend.ts";
 import { snapshotName } from "../../../src/backends/csi/captured-volume.ts";
 import { csiBackend } from "../../../src/backends/csi/csi-backend.ts";
@@ -31,7 +31,7 @@ let number = 0;
 
 beforeAll(async () => {
   cluster = await startVolumeCluster();
-  for (const namespace of ["home", "away"]) await makeNamespace(cluster.client, namespace);
+  for (const namespace of ["home", "away", "rival"]) await makeNamespace(cluster.client, namespace);
   home = new VolumeClaims(cluster, "home");
   away = new VolumeClaims(cluster, "away");
   backend = csiBackend({ client: cluster.client });
@@ -96,7 +96,8 @@ const hasData = ({ handle }: CheckpointPart): boolean =>
 async function leftOf({ namespace, checkpointId }: CheckpointName): Promise<string[]> {
   const shape = `ramet-${checkpointId}-`;
   const found = (await snapshots().list({ namespace })).items.map(({ metadata }) => metadata.name);
-  const bound = (await contents().list()).items.map(({ spec }) => spec.volumeSnapshotRef.name ?? "");
+  const refs = (await contents().list()).items.map(({ spec }) => spec.volumeSnapshotRef);
+  const bound = refs.flatMap((ref) => (ref.namespace === namespace ? (ref.name ?? "") : []));
   return [...found, ...bound].filter((one) => one.startsWith(shape));
 }
 
@@ -316,6 +317,59 @@ describe("the data of several contents", () => {
       }
       await expect.poll(() => hasData(part), { timeout: 90_000 }).toBe(false);
     }
+  });
+});
+
+describe("two tenants with the same checkpoint id", () => {
+  const both = (): { ours: CheckpointName; theirs: CheckpointName } => {
+    const ours = newName();
+    return { ours, theirs: { ...ours, namespace: "rival" } };
+  };
+
+  it("import one snapshot, at the same time and in turns, and take nothing from each other", async () => {
+    const { name: original, part } = await captured("shared");
+    const { ours, theirs } = both();
+    const [own] = await Promise.all([ours, theirs].map((name) => imported(name, volumeOf(part))));
+    for (const takesOwnership of [false, true]) {
+      await backend.remove(theirs);
+      await expectNothingLeft(theirs);
+      expect(await leftOf(ours)).toHaveLength(2);
+      await imported(theirs, volumeOf(part), { takesOwnership });
+    }
+    await backend.remove(theirs);
+    await backend.remove(original);
+    await expectNothingLeft(original);
+    expect(await read(ours, own!)).toBe("shared");
+    // The one that remains last has the duty to delete the data.
+    await imported(theirs, volumeOf(part));
+    await backend.remove(ours);
+    await expectNothingLeft(ours);
+    expect(hasData(part)).toBe(true);
+    await backend.remove(theirs);
+    await expect.poll(() => hasData(part)).toBe(false);
+    const late = imported(ours, volumeOf(part), { by: hasty });
+    await expect(late).rejects.toMatchObject({ code: "VolumeNotImported" });
+    await expectNothingLeft(ours);
+  });
+
+  it("remove only their own, also with a VolumeSnapshot that names the content of the other one", async () => {
+    const { name: original, part } = await captured("named");
+    const { ours, theirs } = both();
+    const own = await imported(ours, volumeOf(part), { takesOwnership: true });
+    await backend.remove(original);
+    await expectNothingLeft(original);
+    const name = snapshotName(ours, "data");
+    await snapshots().create({
+      apiVersion: "snapshot.storage.k8s.io/v1",
+      kind: "VolumeSnapshot",
+      metadata: { namespace: "rival", name, labels: { [labels.checkpointId]: ours.checkpointId } },
+      spec: { source: { volumeSnapshotContentName: importedContentName("away", name) } },
+    });
+    await backend.remove(theirs);
+    expect(await leftOf(ours)).toHaveLength(2);
+    expect(await read(ours, own)).toBe("named");
+    await backend.remove(ours);
+    await expect.poll(() => hasData(part)).toBe(false);
   });
 });
 
