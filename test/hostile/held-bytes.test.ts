@@ -110,7 +110,10 @@ async function memory(field: "VmRSS" | "VmHWM"): Promise<number> {
 /** An agent that is asked to stay reads its input and runs on. Other commands print. */
 async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const body = await text(request);
-  if (!request.url?.endsWith("/Start")) response.writeHead(200, { "content-type": "application/json" }).end("{}");
+  if (request.url?.endsWith("/CloseStdin") === true)
+    response.writeHead(200, { "content-type": "application/json" }).end("{}");
+  else if (request.url?.endsWith("/StreamInput") === true)
+    response.writeHead(200, { "content-type": "application/connect+json" }).end(lastEnvelope());
   else if (body.includes("--prompt=stay"))
     response
       .writeHead(200, { "content-type": "application/connect+json" })
@@ -122,15 +125,19 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
 function printWithoutEnd(response: ServerResponse): void {
   response.writeHead(200, { "content-type": "application/connect+json" });
   const part = envelope({ event: { data: { stdout: Buffer.alloc(16 * 1024).toString("base64") } } });
-  const end = envelope({});
-  end[0] = 2;
   const events = function* (): Generator<Buffer> {
     yield envelope({ event: { start: { pid: 7 } } });
     for (let left = printedBytes; left > 0; left -= 16 * 1024) yield part;
     yield envelope({ event: { end: { exitCode: 3, exited: true } } });
-    yield end;
+    yield lastEnvelope();
   };
   Readable.from(events()).pipe(response);
+}
+
+function lastEnvelope(): Buffer {
+  const end = envelope({});
+  end[0] = 2;
+  return end;
 }
 
 const printedBytes = 31 * mebibyte;

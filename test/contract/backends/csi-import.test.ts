@@ -346,6 +346,7 @@ describe("two tenants with the same checkpoint id", () => {
     await expectNothingLeft(ours);
     expect(hasData(part)).toBe(true);
     await backend.remove(theirs);
+    await expectNothingLeft(theirs);
     await expect.poll(() => hasData(part)).toBe(false);
     const late = imported(ours, volumeOf(part), { by: hasty });
     await expect(late).rejects.toMatchObject({ code: "VolumeNotImported" });

@@ -1,6 +1,7 @@
 import { StringDecoder } from "node:string_decoder";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
+import type { GuestInput } from "../../../cell/client/guest-input.ts";
 import type { ProcessEvent } from "../../../cell/client/guest-wire.ts";
 import type { Sent } from "./sse.ts";
 
@@ -15,9 +16,10 @@ export interface AgentProcess {
   signal: AbortSignal;
 }
 
-/** The input of a process, which is kept until it has been sent. */
+/** The input of a process, which is kept until the process or the kernel has it. */
 export class AgentInput {
   #bytes: Buffer;
+  #stream: GuestInput | undefined;
   readonly #onSent: () => void;
 
   constructor(bytes: Buffer, onSent: () => void) {
@@ -29,22 +31,29 @@ export class AgentInput {
     return this.#bytes.length === 0;
   }
 
-  /** Sends everything. A program may end before it has read that, which its events report. */
+  /** Sends everything, as fast as the process reads. It may end before that, which its events report. */
   async sendTo(guest: GuestClient, pid: number): Promise<void> {
+    const stream = guest.openInput({ pid });
+    this.#stream = stream;
     try {
       for (let at = 0; at < this.#bytes.length; at += inputPartBytes)
-        await guest.sendInput({ pid }, this.#bytes.subarray(at, at + inputPartBytes));
+        await stream.write(this.#bytes.subarray(at, at + inputPartBytes));
+      await stream.end();
       await guest.closeStdin({ pid });
     } catch {
-      // The program has ended.
+      // The process has ended.
     }
     this.#bytes = Buffer.alloc(0);
     this.#onSent();
   }
+
+  /** Discards what the process has not read. */
+  close(): void {
+    this.#stream?.close();
+  }
 }
 
-/** One call may have 1 MiB of JSON. */
-const inputPartBytes = 512 * 1024;
+const inputPartBytes = 64 * 1024;
 
 /** How a process has ended. `canceled`: by a signal. */
 export interface Ended {
@@ -71,6 +80,7 @@ export async function* runAgent(guest: GuestClient, run: AgentProcess): AsyncGen
     yield* remainders(lines);
     return { exitCode: -1, reason: code === "Timeout" ? "timeout" : "error", message };
   } finally {
+    run.stdin?.close();
     if (!isOver) await guest.signal({ tag: run.tag }, "SIGKILL").catch(() => undefined);
   }
 }
