@@ -40,10 +40,16 @@ export async function answer(gateway: AnswerOptions, given: Exchange, send: Send
     if (named === undefined) {
       status = await clientApi?.proxy(given);
     } else {
-      exchange = withForeignOrigins({ ...given, request: { ...given.request, url: named.url } }, named.destination);
-      const route = await routeOf(gateway, named.destination, exchange);
+      exchange = withForeignOrigins(withUrl(given, named.url), named.destination);
+      const depending = exchange;
+      const route = await routeOf(gateway, named.destination, exchange, (value) => {
+        const over = gateway.sandboxTokens?.keys.endWhenRevoked(value, () => {
+          cutOff(depending);
+        });
+        releases.push(over ?? (() => undefined));
+      });
       releases.push(gateway.slots.takeForSandbox(route.sandbox.metadata, route.title));
-      status = await gateway.invalidResponses.watch(route, () => send(route, exchange));
+      status = await gateway.invalidResponses.watch(route, () => send(route, withUrl(exchange, route.url)));
     }
   } catch (error) {
     status = failed(gateway, exchange, error, named?.destination);
@@ -54,6 +60,16 @@ export async function answer(gateway: AnswerOptions, given: Exchange, send: Send
   if (status === undefined) return;
   if (named === undefined) metrics.clientApiAnswered(status);
   else metrics.answered(status, (clock.monotonicMilliseconds() - since) / 1000);
+}
+
+function withUrl(exchange: Exchange, url = exchange.request.url): Exchange {
+  return { ...exchange, request: { ...exchange.request, url } };
+}
+
+/** Ends a request in a way that its client cannot take for the end of the response. */
+function cutOff({ request: { stream }, response }: Exchange): void {
+  // Without an error, and with `close`, Node ends the response of a stream.
+  response.body.destroy(stream && new RametError("Unauthorized", "The API key of the access token was revoked"));
 }
 
 /** Servers disagree about which of two hosts counts. @throws RametError `InvalidArgument` */

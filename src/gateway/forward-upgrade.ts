@@ -36,7 +36,7 @@ export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade
     method: request.method ?? "GET",
     path: url,
     headers: [
-      ...forwardedRequestHeaders(request, origin, { host: hostFor(route) }),
+      ...forwardedRequestHeaders(request, origin, { guestToken: route.guestToken, host: hostFor(route) }),
       "Connection",
       "Upgrade",
       "Upgrade",

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { checkFileSignature } from "./own-tokens.ts";
+import { fileLinkIn, isPast, isSignedWith } from "./own-tokens.ts";
 
 const token = "0tQG31xiMp0IOQfaz9dcwi72L1CPo8e0";
 // From the tests of E2B's SDKs (e2b-dev/E2B, packages/js-sdk/tests/sandbox/secure.test.ts).
@@ -7,7 +7,10 @@ const known = "v1_gUtH/s9YCJWgCizjfUxuWfhFE4QSydOWEIIvfLwDr6E";
 const now = 1_700_000_000_000;
 
 function check(query: Record<string, string>, method = "GET", at = "/files", own = token) {
-  return checkFileSignature({ method, url: `${at}?${new URLSearchParams(query).toString()}` }, own, now);
+  const link = fileLinkIn({ method, url: `${at}?${new URLSearchParams(query).toString()}` });
+  if (link === undefined) return undefined;
+  if (!isSignedWith(link, own)) return "invalid";
+  return isPast(link.expiry, now) ? "expired" : "valid";
 }
 
 const signed = { path: "hello.txt", username: "user", signature: known };
@@ -44,5 +47,5 @@ it("applies to no other request", () => {
   expect(check(signed, "GET", "//files")).toBeUndefined();
   expect(check(signed, "GET", "/process.Process/Start")).toBeUndefined();
   expect(check({ path: "hello.txt" })).toBeUndefined();
-  expect(checkFileSignature({ method: "GET", url: "/files" }, token, now)).toBeUndefined();
+  expect(fileLinkIn({ method: "GET", url: "/files" })).toBeUndefined();
 });

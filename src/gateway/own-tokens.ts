@@ -1,6 +1,9 @@
-import { createHash } from "node:crypto";
+import { hash, timingSafeEqual } from "node:crypto";
+import type { KeyValue } from "../api/keys/api-key-rules.ts";
+import { keyValueId } from "../api/keys/api-key-text.ts";
 import { codeInterpreterPort, guestClientPort } from "../api/wire/cell-api.ts";
 import type { Clock } from "../base/clock.ts";
+import { type ClientTokenUse, valueIdIn } from "../cell/client/cell-token.ts";
 import { tokenHint } from "./token-verifier.ts";
 import type { ClientRequest } from "./exchange.ts";
 import { type Found, isUid } from "./find-sandbox.ts";
@@ -22,22 +25,30 @@ interface Question {
   request: Pick<ClientRequest, "method" | "url" | "headers">;
 }
 
+/** How a request with a valid token of the sandbox itself is proxied. */
+export interface Pass {
+  /** The value of an API key with which the request ends. @default it depends on none */
+  value?: KeyValue;
+  /** The token of the guest, in place of the client's. */
+  guestToken?: string;
+  /** The path with its query, signed with the token of the guest. @default the client's */
+  url?: string;
+}
+
 /**
  * Authorizes a client that has the tokens of the sandbox itself, as E2B's SDKs have, instead of a token for gateways.
  * @returns `open` for what needs no token; undefined if the client sends none of these tokens, or a wrong one for a port at which
  *   a token for gateways would do
- * @throws Refusal `Unauthorized` for the ports through which clients enter the sandbox
+ * @throws Refusal `Unauthorized` for the ports through which clients enter the sandbox; `Unavailable` while the API keys are unknown
  */
 export async function authorizeByOwnTokens(
   options: OwnTokensOptions,
   question: Question,
-): Promise<"authorized" | "open" | undefined> {
+): Promise<Pass | "open" | undefined> {
   const { sandboxId, found, port, request } = question;
-  // A missing sandbox costs as much time as another one.
-  const asked = { ...options, request, port, uid: found.sandbox?.metadata.uid ?? "" };
-  const isEntrance = port === guestClientPort || port === codeInterpreterPort;
-  const hasToken = isEntrance ? await mayEnter(asked) : await hasTrafficToken(asked);
-  if (hasToken && found.sandbox !== undefined) return "authorized";
+  const isEntrance = isEntered(port);
+  const pass = (isEntrance ? await entryPass(options, question) : undefined) ?? (await trafficPass(options, question));
+  if (pass !== undefined && found.sandbox !== undefined) return pass;
   if (!isEntrance) return undefined;
   // By name, it would tell strangers which sandboxes exist.
   if (request.method === "GET" && request.url === "/health" && isUid(sandboxId)) return "open";
@@ -46,43 +57,82 @@ export async function authorizeByOwnTokens(
   );
 }
 
-/** Whether the client has the token of the sandbox's guest, which allows more than reading what the sandbox reports. */
-export async function hasGuestToken(
-  tokens: SandboxTokens,
-  { found: { sandbox }, request }: Pick<Question, "found" | "request">,
-): Promise<boolean> {
+/** The pass of a client with a token for the guest, or a link to a file, at a port through which clients enter the sandbox. */
+export async function entryPass(options: OwnTokensOptions, question: Question): Promise<Pass | undefined> {
+  const { port, request } = question;
+  if (!isEntered(port)) return undefined;
+  if (typeof request.headers[guestTokenHeader] === "string") return guestPass(options, question);
+  return port === guestClientPort ? linkPass(options, question) : undefined;
+}
+
+/** The pass of a client with a token for the guest, which allows more than reading what the sandbox reports. */
+export async function guestPass(
+  { tokens }: Pick<OwnTokensOptions, "tokens">,
+  { found, request }: Pick<Question, "found" | "request">,
+): Promise<Pass | undefined> {
   const given = request.headers[guestTokenHeader];
-  if (sandbox === undefined || typeof given !== "string") return false;
-  return equalSecrets(given, await tokens.guestTokenOf(sandbox.metadata.uid));
+  if (typeof given !== "string") return undefined;
+  const uid = uidOf(found);
+  if (equalSecrets(given, await tokens.serverTokenOf(uid))) return { guestToken: await tokens.guestTokenOf(uid) };
+  const valueId = await valueIdFor(tokens, uid, ["enter", given]);
+  const value = valueId === undefined ? undefined : await tokens.keys.find(namespaceOf(found), valueId);
+  return value && { value, guestToken: await tokens.guestTokenOf(uid) };
 }
 
-interface Asked extends OwnTokensOptions {
-  uid: string;
-  port: number;
-  request: Question["request"];
-}
-
-async function mayEnter(asked: Asked): Promise<boolean> {
-  const { tokens, uid, port, request } = asked;
-  const given = request.headers[guestTokenHeader];
-  if (typeof given === "string") {
-    if (equalSecrets(given, await tokens.guestTokenOf(uid))) return true;
-  } else if (port === guestClientPort && request.url.startsWith("/files?")) {
-    return isSigned(asked);
-  }
-  // The SDKs of the code interpreter send the guest's token with code, and this one with everything.
-  return port === codeInterpreterPort && hasTrafficToken(asked);
-}
-
-async function hasTrafficToken({ tokens, uid, request }: Asked): Promise<boolean> {
+async function trafficPass(
+  { tokens }: OwnTokensOptions,
+  { found, port, request }: Question,
+): Promise<Pass | undefined> {
   const given = request.headers[trafficTokenHeader];
-  return typeof given === "string" && equalSecrets(given, await tokens.trafficTokenOf(uid));
+  // The SDKs of the code interpreter send the guest's token with code, and this one with everything.
+  if (typeof given !== "string" || port === guestClientPort) return undefined;
+  const uid = uidOf(found);
+  if (equalSecrets(given, await tokens.trafficTokenOf(uid))) return {};
+  const valueId = await valueIdFor(tokens, uid, ["traffic", given]);
+  if (valueId === undefined) return undefined;
+  // It can be with others, who keep it without the key, but do not run code.
+  if (port !== codeInterpreterPort) return {};
+  const value = await tokens.keys.find(namespaceOf(found), valueId);
+  return value && { value };
 }
 
-async function isSigned({ tokens, clock, uid, request }: Asked): Promise<boolean> {
-  const outcome = checkFileSignature(request, await tokens.guestTokenOf(uid), clock.now().getTime());
-  if (outcome === "expired") throw unauthorized("signature is already expired");
-  return outcome === "valid";
+/** The identifier in a client's token for a sandbox; undefined if the token is forged, or for another sandbox or use. */
+async function valueIdFor(
+  tokens: SandboxTokens,
+  uid: string,
+  [use, given]: [ClientTokenUse, string],
+): Promise<string | undefined> {
+  const valueId = valueIdIn(given);
+  if (valueId === undefined) return undefined;
+  const tokenOf = await tokens.clientTokensOf(uid);
+  return equalSecrets(given, tokenOf(use, valueId)) ? valueId : undefined;
+}
+
+async function linkPass({ tokens, clock }: OwnTokensOptions, { found, request }: Question): Promise<Pass | undefined> {
+  const link = fileLinkIn(request);
+  if (link === undefined) return undefined;
+  const uid = uidOf(found);
+  const tokenOf = await tokens.clientTokensOf(uid);
+  const value = tokens.keys
+    .signers(namespaceOf(found))
+    .find((each) => isSignedWith(link, tokenOf("enter", keyValueId(each))) && tokens.keys.isValid(each));
+  if (value === undefined) return undefined;
+  if (isPast(link.expiry, clock.now().getTime())) throw unauthorized("signature is already expired");
+  return { value, url: signedAgain(link, await tokens.guestTokenOf(uid)) };
+}
+
+/** Whether clients enter the sandbox through the port with a token of the guest. */
+function isEntered(port: number): boolean {
+  return port === guestClientPort || port === codeInterpreterPort;
+}
+
+/** A missing sandbox costs as much time as another one. */
+function uidOf({ sandbox }: Found): string {
+  return sandbox?.metadata.uid ?? "";
+}
+
+function namespaceOf({ places: [place] }: Found): string {
+  return place?.namespace ?? "";
 }
 
 /** In the form of envd, whose clients compare the whole body. */
@@ -90,35 +140,50 @@ function unauthorized(message: string): Refusal {
   return new Refusal("Unauthorized", message, { isShort: true });
 }
 
-type FileSignature = "valid" | "invalid" | "expired";
-
-/**
- * Checks the signature of a link to a file in a sandbox: `v1_` and the unpadded base64 of the SHA-256 of path, operation, user and
- * the guest's token, joined by colons, with the expiry (seconds since 1970) if the link has one.
- * (Source: envd in e2b-dev/infra, packages/envd/internal/api/auth.go.)
- * @param url the path with its query
- * @param now milliseconds since 1970
- * @returns undefined if the request is not one for a file with a signature
- */
-export function checkFileSignature(
-  { method, url }: { method: string; url: string },
-  guestToken: string,
-  now: number,
-): FileSignature | undefined {
-  const operation = operations[method];
-  const [path = "", query = ""] = url.split(/\?(.*)/s, 2);
-  const values = new URLSearchParams(query);
-  const signature = values.get("signature");
-  if (path !== "/files" || operation === undefined || signature === null) return undefined;
-  const [name, user, expiry] = ["path", "username", "signature_expiration"].map((key) => values.get(key) ?? "");
-  const signed = [name, operation, user, guestToken, ...(expiry === "" ? [] : [expiry])];
-  const digest = createHash("sha256").update(signed.join(":")).digest("base64").replace(/=+$/, "");
-  if (!equalSecrets(signature, `v1_${digest}`)) return "invalid";
-  return isPast(expiry ?? "", now) ? "expired" : "valid";
+/** A link to a file in a sandbox. */
+export interface FileLink {
+  operation: string;
+  query: URLSearchParams;
+  signature: Buffer;
+  /** In seconds since 1970; empty: never. */
+  expiry: string;
 }
 
-/** @param expiry seconds since 1970; empty: never */
-function isPast(expiry: string, now: number): boolean {
+/** @param url the path with its query @returns undefined if the request is not one for a file with a signature */
+export function fileLinkIn({ method, url }: Pick<ClientRequest, "method" | "url">): FileLink | undefined {
+  const operation = operations[method];
+  const [path = "", text = ""] = url.split(/\?(.*)/s, 2);
+  if (path !== "/files" || operation === undefined) return undefined;
+  const query = new URLSearchParams(text);
+  const signature = query.get("signature");
+  const expiry = query.get("signature_expiration") ?? "";
+  return signature === null ? undefined : { operation, query, signature: Buffer.from(signature), expiry };
+}
+
+/**
+ * Checks the signature of a link: `v1_` and the unpadded base64 of the SHA-256 of path, operation, user and the token, joined by
+ * colons, with the expiry if the link has one. (Source: envd in e2b-dev/infra, packages/envd/internal/api/auth.go.)
+ */
+export function isSignedWith(link: FileLink, token: string): boolean {
+  const expected = Buffer.from(signatureOf(link, token));
+  return expected.length === link.signature.length && timingSafeEqual(expected, link.signature);
+}
+
+function signatureOf({ operation, query, expiry }: FileLink, token: string): string {
+  const [path, user] = ["path", "username"].map((name) => query.get(name) ?? "");
+  const signed = [path, operation, user, token, ...(expiry === "" ? [] : [expiry])];
+  return `v1_${hash("sha256", signed.join(":"), "base64").replace(/=+$/, "")}`;
+}
+
+/** The guest gets the values that were checked, in whatever way they were encoded. */
+function signedAgain(link: FileLink, guestToken: string): string {
+  const query = new URLSearchParams(link.query);
+  query.set("signature", signatureOf(link, guestToken));
+  return `/files?${query.toString()}`;
+}
+
+/** @param expiry see `FileLink` @param now milliseconds since 1970 */
+export function isPast(expiry: string, now: number): boolean {
   if (expiry === "") return false;
   return !/^\d{1,15}$/.test(expiry) || Number(expiry) < Math.floor(now / 1000);
 }

@@ -1,3 +1,4 @@
+import type { KeyValue } from "../api/keys/api-key-rules.ts";
 import { guestClientPort, reportsPort } from "../api/wire/cell-api.ts";
 import type { Clock } from "../base/clock.ts";
 import { defined } from "../base/defined.ts";
@@ -10,7 +11,7 @@ import type { ClientRequest, Exchange } from "./exchange.ts";
 import { type Found, findSandbox, isUid, sandboxTitle, uidOf } from "./find-sandbox.ts";
 import { upgradeHint } from "./forward-upgrade.ts";
 import { guestTokenHeader, tokenHeader } from "./forwarded-headers.ts";
-import { authorizeByOwnTokens, hasGuestToken } from "./own-tokens.ts";
+import { authorizeByOwnTokens, entryPass, guestPass, type Pass } from "./own-tokens.ts";
 import { Refusal } from "./refusal.ts";
 import { isEntrance, isPublicPort, type RoutedSandbox } from "./routed-sandbox.ts";
 import type { SandboxTokens } from "./sandbox-tokens.ts";
@@ -31,9 +32,17 @@ export interface RouterOptions {
   clock: Clock;
 }
 
+interface Admission {
+  /** The right of a token for gateways. @default the client has none, or needs none */
+  right?: SandboxRight | undefined;
+  /** What the client has of the sandbox's own tokens. */
+  pass?: Pass | undefined;
+}
+
 /**
  * Authorizes a request and returns its route. It waits for a sandbox that cannot serve yet, but resumes one only for a client that
  * may reach the port.
+ * @param onAdmitted called with the value of an API key on which the request depends, before it waits
  * @throws RametError `Unauthorized` or `Forbidden`, which reveal nothing about the sandbox; `NotFound`, `SandboxNotReady`,
  *   `InvalidArgument`, `Unavailable`, `Conflict`, `Canceled`
  */
@@ -41,24 +50,27 @@ export async function routeOf(
   options: RouterOptions,
   destination: Destination,
   client: Pick<Exchange, "request" | "response" | "origin">,
+  onAdmitted: (value: KeyValue) => void,
 ): Promise<Route> {
   const { sandboxId, port } = destination;
   if (port === guestClientPort) checkGuestRequest(client.request);
   const found = await foundSandbox(options, sandboxId, client);
   const asking = { ...client, found };
-  const right = await rightOf(options, destination, asking);
+  const admission = await admit(options, destination, asking);
+  const { right, pass } = admission;
   const { sandbox: known } = found;
   if (known === undefined) throw unknown(sandboxId);
+  if (pass?.value !== undefined) onAdmitted(pass.value);
   const sandbox = isServing(known)
     ? known
     : await whileConnected(client, (waiting) =>
-        options.serving.serving(known, waiting, () => mayResume(options, destination, asking, right)),
+        options.serving.serving(known, waiting, () => mayResume(options, destination, asking, admission)),
       );
   if (sandbox === undefined) throw notReady(destination, known);
   const title = sandboxTitle(sandboxId, sandbox);
-  const guestToken =
-    right === "exec" && port === guestClientPort ? await guestTokenFor(options, sandbox, client.request) : undefined;
-  return { sandbox, title, port, ...defined({ guestToken }) };
+  const isExec = right === "exec" && port === guestClientPort;
+  const guestToken = isExec ? await guestTokenFor(options, sandbox, client.request) : pass?.guestToken;
+  return { sandbox, title, port, ...defined({ guestToken, url: pass?.url }) };
 }
 
 async function foundSandbox(
@@ -99,14 +111,15 @@ async function mayResume(
   { sandboxTokens, clock }: RouterOptions,
   { sandboxId, port }: Destination,
   { request, found }: Client,
-  right: SandboxRight | undefined,
+  { right, pass }: Admission,
 ): Promise<boolean> {
   // It asks whether the sandbox runs. E2B's SDKs ask that when a stream breaks, as each does in a pause.
   if (port === guestClientPort && healthPath.test(request.url)) return false;
-  if (right !== undefined || !isEntrance(port)) return true;
+  if (right !== undefined || pass !== undefined || !isEntrance(port)) return true;
   if (sandboxTokens === undefined) return false;
   const question = { sandboxId, found, port, request };
-  return (await authorizeByOwnTokens({ tokens: sandboxTokens, clock }, question)) === "authorized";
+  const own = await authorizeByOwnTokens({ tokens: sandboxTokens, clock }, question);
+  return own !== undefined && own !== "open";
 }
 
 const healthPath = /^\/health(\?|$)/;
@@ -127,46 +140,56 @@ interface Client {
   found: Found;
 }
 
-/**
- * Returns the right with which the client reaches the port; undefined if it needs none.
- * @throws RametError `Unauthorized`, `Forbidden`, `NotFound`
- */
-async function rightOf(
-  options: RouterOptions,
-  destination: Destination,
-  client: Client,
-): Promise<SandboxRight | undefined> {
-  const { sandboxTokens } = options;
+/** @throws RametError `Unauthorized`, `Forbidden`, `NotFound`, `Unavailable` */
+async function admit(options: RouterOptions, destination: Destination, client: Client): Promise<Admission> {
+  const { sandboxTokens, clock } = options;
   const { sandboxId, port } = destination;
-  const { request, origin, found } = client;
+  const { request, found } = client;
   const token = tokenOf(request);
-  const isPublic = found.sandbox !== undefined && isPublicPort(found.sandbox, port);
   const canEnter = port === guestClientPort && sandboxTokens !== undefined;
   // The guest's port can be public too, because the guest requires its own token.
-  if (isPublic && (token === undefined || !canEnter)) return undefined;
-  if (token === undefined && (await hasOwnToken(options, destination, client))) return undefined;
+  const needsNone = isPublic(found, port) && (token === undefined || !canEnter);
+  const own = token === undefined && !needsNone ? await ownPass(options, destination, client) : undefined;
+  if (own !== undefined) return own === "open" ? {} : { pass: own };
+  const right = needsNone ? undefined : await rightOf(options, destination, client);
+  // The guest requires a token, however the gateway admits its client.
+  if (sandboxTokens === undefined || (right === "exec" && canEnter)) return { right };
+  return { right, pass: await entryPass({ tokens: sandboxTokens, clock }, { sandboxId, found, port, request }) };
+}
+
+function isPublic({ sandbox }: Found, port: number): boolean {
+  return sandbox !== undefined && isPublicPort(sandbox, port);
+}
+
+/** Returns the right of the client's token for gateways; undefined if it needs none. @throws RametError */
+async function rightOf(
+  { sandboxTokens, access }: RouterOptions,
+  { sandboxId, port }: Destination,
+  { request, origin, found }: Client,
+): Promise<SandboxRight | undefined> {
+  const canEnter = port === guestClientPort && sandboxTokens !== undefined;
   const rights = canEnter ? (["exec", "proxy"] as const) : rightsFor(port, request.url);
-  return options.access.check({ token, places: found.places, rights }, origin).catch((error: unknown) => {
+  return access.check({ token: tokenOf(request), places: found.places, rights }, origin).catch((error: unknown) => {
     const { code } = RametError.from(error);
-    if (isPublic && (code === "Forbidden" || code === "Unauthorized")) return undefined;
+    if (isPublic(found, port) && (code === "Forbidden" || code === "Unauthorized")) return undefined;
     // The refusal names the sandbox, and a client that has only a UID must not learn whose it is.
     throw isUid(sandboxId) && code === "Forbidden" ? unknown(sandboxId) : error;
   });
 }
 
-/** Whether a client without a token for gateways has one of the sandbox itself, or needs none. @throws RametError */
-async function hasOwnToken(
+/** Returns what a client without a token for gateways has of the sandbox itself; `open` if it needs nothing. @throws RametError */
+async function ownPass(
   { sandboxTokens, clock }: RouterOptions,
   { sandboxId, port }: Destination,
   { request, found }: Client,
-): Promise<boolean> {
+): Promise<Pass | "open" | undefined> {
   if (found.sandbox === undefined && isUid(sandboxId)) throw unknown(sandboxId);
-  if (sandboxTokens === undefined) return false;
+  if (sandboxTokens === undefined) return undefined;
   const question = { sandboxId, found, port, request };
-  if (port === reportsPort) return hasGuestToken(sandboxTokens, question);
-  if ((await authorizeByOwnTokens({ tokens: sandboxTokens, clock }, question)) !== undefined) return true;
-  if (isUid(sandboxId)) throw notPublic(port);
-  return false;
+  if (port === reportsPort) return found.sandbox && guestPass({ tokens: sandboxTokens }, question);
+  const pass = await authorizeByOwnTokens({ tokens: sandboxTokens, clock }, question);
+  if (pass === undefined && isUid(sandboxId)) throw notPublic(port);
+  return pass;
 }
 
 /** The log can have more than what clients of ports see, as the output of commands does. */

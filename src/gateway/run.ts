@@ -1,18 +1,22 @@
 import { sandboxKind } from "../api/kinds/sandbox.ts";
 import { group, version } from "../api/schema/kind.ts";
 import { delay, untilAborted } from "../base/clock.ts";
+import { RametError } from "../base/errors.ts";
 import { type Log, silentLog } from "../base/log.ts";
+import { within } from "../base/within.ts";
 import { CellClient } from "../cell/client/cell-client.ts";
+import { ApiKeys } from "../kube/api-keys.ts";
 import { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { Liveness } from "../kube/liveness.ts";
 import { ClientApi } from "./client-api.ts";
+import { ClientKeys } from "./client-keys.ts";
 import { dialWithCurrentKey, gatewayKey } from "./gateway-key.ts";
 import { apiServerAccess } from "./access.ts";
 import { defaultLimits, type GatewayLimits } from "./limits.ts";
 import { gatewayMetrics, type GatewayMetrics } from "./metrics.ts";
 import { readRoutedSandbox } from "./routed-sandbox.ts";
-import { type SandboxTokens, sandboxTokens } from "./sandbox-tokens.ts";
+import { derivedTokens, type SandboxTokens } from "./sandbox-tokens.ts";
 import { serveGateway } from "./server.ts";
 import { ServingSandboxes } from "./serving-sandboxes.ts";
 import { serviceAccountTokens } from "./token-verifier.ts";
@@ -57,6 +61,9 @@ export interface RunGatewayOptions {
 /** At shutdown, requests in progress have this much time to finish. */
 const drainMilliseconds = 20_000;
 
+/** At the start, the keys of clients have this much time. */
+const keysMilliseconds = 5_000;
+
 /**
  * Proxies traffic to sandbox ports until `signal` aborts. A gateway keeps only caches, so any number of replicas can run.
  * @throws RametError `Unavailable` when the port cannot be opened; `Forbidden` when the gateway may not read its key or
@@ -69,11 +76,15 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
   const sandboxes = new Informer({ resource, namespaces: options.servedNamespaces, log });
   metrics.sandboxes(() => sandboxes.store.size);
   const following = new AbortController();
-  const followed = sandboxes.run(following.signal, options.liveness);
+  const { follow, known, sandboxTokens } = entering(options);
+  const followed = Promise.all([
+    sandboxes.run(following.signal, options.liveness),
+    follow(following.signal, options.liveness),
+  ]);
   try {
     const key = await gatewayKey(client, log, signal);
     const tokens = options.reviewOnly === true ? undefined : await serviceAccountTokens(client, signal);
-    await sandboxes.synced(signal);
+    await Promise.all([sandboxes.synced(signal), known()]);
     const cells = new CellClient(key, {
       clock: client.clock,
       onNotProven: ({ ip, sandboxUid }, error) => {
@@ -89,7 +100,6 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
     const { trustedProxies = [], tls } = options;
     const clientApi = clientApiOf(options);
     const common = { port, address, metrics, limits, trustedProxies, tls, clientApi, clock: client.clock, log };
-    const sandboxTokens = tokensOf(options);
     const serving = new ServingSandboxes({
       store: sandboxes.store,
       clientApi,
@@ -119,6 +129,28 @@ function clientApiOf({ clientApi, log = silentLog }: RunGatewayOptions): ClientA
   return clientApi && new ClientApi(clientApi, log);
 }
 
-function tokensOf({ exec = true, client }: RunGatewayOptions): SandboxTokens | undefined {
-  return exec ? sandboxTokens(client) : undefined;
+interface Entering {
+  follow: (signal: AbortSignal, liveness?: Liveness) => Promise<void>;
+  /** Waits a moment for the keys of clients. */
+  known: () => Promise<void>;
+  sandboxTokens?: SandboxTokens;
+}
+
+/** How clients enter sandboxes. A gateway that cannot read the keys of clients serves those with tokens for gateways. */
+function entering({ exec = true, client, servedNamespaces, log = silentLog, signal }: RunGatewayOptions): Entering {
+  if (!exec) return { follow: () => Promise.resolve(), known: () => Promise.resolve() };
+  const keys = new ApiKeys(client, { namespaces: servedNamespaces, log });
+  const { informer } = keys;
+  const moment = { clock: client.clock, milliseconds: keysMilliseconds, what: "Reading the API keys", signal };
+  return {
+    follow: (ending, liveness) => informer.run(ending, liveness),
+    known: () =>
+      within(moment, (either) => informer.synced(either)).catch((error: unknown) => {
+        log.error(
+          { error: RametError.from(error).message },
+          "the gateway refuses access tokens of clients, because it cannot read the API keys",
+        );
+      }),
+    sandboxTokens: derivedTokens(client, new ClientKeys(keys)),
+  };
 }

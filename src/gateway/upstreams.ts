@@ -17,6 +17,8 @@ export interface Route {
   port: number;
   /** The guest's access token, if the gateway sends it. The client must not get it. */
   guestToken?: string;
+  /** The path with its query. @default the client's */
+  url?: string;
 }
 
 /** The header `Host` that the sandbox wants instead of the client's; undefined for the ports of the guest. */

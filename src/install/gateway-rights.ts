@@ -4,8 +4,8 @@ import { narrowed, type Right, type Rights, rights, rightsOnNames } from "./righ
 /** @param exec whether clients enter sandboxes through the gateways */
 export function gatewayRights(exec: boolean, served?: readonly string[]): Rights {
   const inSystem = exec ? [...gatewaySystemRights, ...gatewayExecRights] : gatewaySystemRights;
-  if (served === undefined) return { everywhere: gatewayClusterRights, inSystem };
-  return { ...narrowed(gatewayClusterRights, served), inSystem };
+  const everywhere = exec ? [...gatewayClusterRights, ...gatewayKeyRights] : gatewayClusterRights;
+  return { ...(served === undefined ? { everywhere } : narrowed(everywhere, served)), inSystem };
 }
 
 export const gatewayClusterRights: readonly Right[] = [
@@ -23,6 +23,11 @@ export const gatewayClusterRights: readonly Right[] = [
     "subjectaccessreviews.authorization.k8s.io: create": "check whether a client may connect to a sandbox or enter it",
   }),
 ];
+
+/** The further permission of gateways through which clients enter sandboxes. */
+export const gatewayKeyRights: readonly Right[] = rights("served", {
+  "apikeys.ramet.dev: list watch": "refuse the access tokens that clients got with a key that was revoked",
+});
 
 export const gatewaySystemRights: readonly Right[] = rightsOnNames([gatewayKeySecret], {
   "secrets: get": "read the key with which cells proxy to sandbox ports, and which allows nothing else",

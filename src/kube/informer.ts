@@ -31,6 +31,8 @@ export class Informer<T extends KubeObject> {
   readonly #firstList = Promise.withResolvers<undefined>();
   /** When each reflector made progress; empty while the informer does not run. */
   readonly #progress = new Map<string | undefined, number>();
+  /** When the API server last answered each reflector. */
+  readonly #answers = new Map<string | undefined, number>();
 
   readonly follows = (namespace: string): boolean => this.#options.namespaces?.includes(namespace) ?? true;
 
@@ -88,6 +90,9 @@ export class Informer<T extends KubeObject> {
         onProgress: () => {
           this.#noteProgress(namespace);
         },
+        onAnswer: () => {
+          this.#answers.set(namespace, this.resource.client.clock.monotonicMilliseconds());
+        },
       },
       signal,
     );
@@ -95,6 +100,12 @@ export class Informer<T extends KubeObject> {
 
   #noteProgress(namespace: string | undefined): void {
     this.#progress.set(namespace, this.resource.client.clock.monotonicMilliseconds());
+  }
+
+  /** For how long the API server has reported nothing about a namespace. `Infinity` before the first list. */
+  silentMilliseconds(namespace: string): number {
+    const answeredAt = this.#answers.get(this.#options.namespaces && namespace) ?? -Infinity;
+    return this.resource.client.clock.monotonicMilliseconds() - answeredAt;
   }
 
   /** Lists from the API server what the informer follows. */

@@ -41,6 +41,8 @@ export interface ReflectorOptions<T extends KubeObject> {
   onList?: () => void;
   /** Called after each result, good or bad: a page of a list, an event, a failure, the end of a pause. */
   onProgress?: () => void;
+  /** Called after each answer of the API server to a list or a watch, from which the store is up to date. */
+  onAnswer?: () => void;
 }
 
 /**
@@ -117,7 +119,7 @@ class Reflector<T extends KubeObject> {
   }
 
   async #list(): Promise<string> {
-    const { resource, namespace, store, onList, onProgress } = this.#options;
+    const { resource, namespace, store, onList, onProgress, onAnswer } = this.#options;
     const paging = { ...(this.#unpagedList && { pageSize: 0 }), ...defined({ onPage: onProgress }) };
     try {
       const { items, resourceVersion } = await resource.listRaw({ ...this.#select(), ...paging, signal: this.#signal });
@@ -127,6 +129,7 @@ class Reflector<T extends KubeObject> {
         namespace,
       );
       this.#unpagedList = false;
+      onAnswer?.();
       onList?.();
       return resourceVersion;
     } catch (error) {
@@ -138,7 +141,7 @@ class Reflector<T extends KubeObject> {
 
   /** @param at its resource version is updated with each event, also if this throws */
   async #watch(at: { resourceVersion: string }): Promise<void> {
-    const { resource, timings, onProgress } = this.#options;
+    const { resource, timings, onProgress, onAnswer } = this.#options;
     for await (const event of resource.watch({
       ...this.#select(),
       resourceVersion: at.resourceVersion,
@@ -148,6 +151,7 @@ class Reflector<T extends KubeObject> {
     })) {
       this.#failures = 0;
       onProgress?.();
+      onAnswer?.();
       if (event.type === "BOOKMARK") at.resourceVersion = event.resourceVersion;
       else at.resourceVersion = this.#take(event.type, event.object) ?? at.resourceVersion;
     }

@@ -5,10 +5,13 @@ import { Readable } from "node:stream";
 import { request, WebSocket } from "undici";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { keyValueId } from "../../src/api/keys/api-key-text.ts";
+import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
+import { rametApiVersion } from "../../src/api/schema/kind.ts";
 import { EgressReport, reportsPort } from "../../src/api/wire/cell-api.ts";
 import { guestKeySecret, guestSecretEntry, systemNamespace } from "../../src/api/names/system-names.ts";
 import { systemClock } from "../../src/base/clock.ts";
-import { guestAccessToken } from "../../src/cell/client/cell-token.ts";
+import { clientAccessToken } from "../../src/cell/client/cell-token.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { ApiLine } from "./api-line.ts";
@@ -248,12 +251,18 @@ it("lets a client with the sandbox's own token use the guest, as E2B's SDKs do, 
   const { data } = (await secrets.get({ namespace: systemNamespace, name: guestKeySecret })) as unknown as {
     data: Record<string, string>;
   };
-  const own = guestAccessToken(Buffer.from(data[guestSecretEntry] ?? "", "base64"), metadata.uid);
+  const digest = `sha256:${"0".repeat(64)}`;
+  const spec = { serviceAccountName: "agent", digests: [{ digest }] };
+  const key = { apiVersion: rametApiVersion, kind: "ApiKey", metadata: { name: "agent", namespace }, spec };
+  await cluster.client.of(apiKeyKind).create(key);
+  const valueId = keyValueId({ key: `${namespace}/agent`, digest });
+  const given = { use: "enter", sandboxUid: metadata.uid, valueId } as const;
+  const own = clientAccessToken(Buffer.from(data[guestSecretEntry] ?? "", "base64"), given);
   const guest = { id: metadata.uid.replaceAll("-", ""), port: 49983 };
   const path = "/tmp/own";
   const signed = (operation: string): string => {
-    const digest = createHash("sha256").update(`${path}:${operation}::${own}`).digest("base64").replaceAll("=", "");
-    return `/files?${new URLSearchParams({ path, signature: `v1_${digest}` }).toString()}`;
+    const hash = createHash("sha256").update(`${path}:${operation}::${own}`).digest("base64").replaceAll("=", "");
+    return `/files?${new URLSearchParams({ path, signature: `v1_${hash}` }).toString()}`;
   };
   const upload = { method: "POST", body: "hello", headers: { "content-type": "application/octet-stream" } };
   expect((await ask(gateway, guest, { ...upload, path: signed("write") })).status).toBe(200);

@@ -24,6 +24,7 @@ import type { RoutedSandbox } from "../../src/gateway/routed-sandbox.ts";
 import { type GatewayServer, serveGateway } from "../../src/gateway/server.ts";
 import { Upstreams } from "../../src/gateway/upstreams.ts";
 import { addressBlock } from "../setup/address-block.ts";
+import { oneToken } from "../setup/one-token.ts";
 import { bytesLike } from "./inputs.ts";
 import { exchange, honestExchange } from "./raw-server.ts";
 import { identity } from "./samples.ts";
@@ -164,11 +165,7 @@ async function openGateway(): Promise<GatewayWorld> {
     access: { check: () => Promise.reject(new RametError("Unauthorized", "nobody is authorized")) },
     // Nothing waits: the only sandbox serves.
     serving: { appeared: () => Promise.resolve(undefined), serving: () => Promise.resolve(undefined) },
-    sandboxTokens: {
-      guestTokenOf: () => Promise.resolve(ownToken),
-      trafficTokenOf: () => Promise.resolve(ownToken),
-      resumeProofOf: () => Promise.resolve(ownToken),
-    },
+    sandboxTokens: oneToken(ownToken),
   });
   return { gateway, cell, clientApi, clientApiServer, streams, cells, upstreams, answers, problems };
 }

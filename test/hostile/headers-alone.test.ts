@@ -28,6 +28,7 @@ import { Upstreams } from "../../src/gateway/upstreams.ts";
 import { nodeClientName } from "../../src/local/control-plane/api-server.ts";
 import { openPki } from "../../src/local/control-plane/pki.ts";
 import { startKubeletServer } from "../../src/local/node/kubelet-server.ts";
+import { oneToken } from "../setup/one-token.ts";
 
 /**
  * Requests whose bodies never arrive, at every route of every server. What the servers need behind their checks is a stand-in: this
@@ -210,7 +211,6 @@ describe("the gateway", () => {
     const sandbox = { metadata, ...isServing, ip: "127.0.0.1", ...ports };
     const cells = new CellClient(cellKeyFromPem(newCellKeyPem()));
     const clientApi = new ClientApi(new URL(`http://127.0.0.1:${await openClientApi()}`), silentLog);
-    const token = () => Promise.resolve("the-token-of-the-sandbox");
     const gateway = await serveGateway({
       upstreams: new Upstreams(cells, () => sandbox),
       clientApi,
@@ -224,7 +224,7 @@ describe("the gateway", () => {
       sandboxes: { get: () => sandbox, byUid: () => sandbox },
       access: { check: unauthorized },
       serving: { appeared: () => Promise.resolve(undefined), serving: () => Promise.resolve(undefined) },
-      sandboxTokens: { guestTokenOf: token, trafficTokenOf: token, resumeProofOf: token },
+      sandboxTokens: oneToken("the-token-of-the-sandbox"),
     });
     closers.push(async () => {
       await gateway.close(0);

@@ -5,6 +5,13 @@ import { defaultKeyLimits } from "../schema/default-key-limits.ts";
 
 type KeyDigest = ApiKeySpec["digests"][number];
 
+/** One of the values of a key. A rotation makes the others expire. */
+export interface KeyValue {
+  /** The key, as `<namespace>/<name>`. */
+  key: string;
+  digest: string;
+}
+
 /** Whether an ApiKey accepts the text with this digest at this time. */
 export function acceptsDigest({ digests }: Pick<ApiKeySpec, "digests">, digest: string, now: Date): boolean {
   const given = Buffer.from(digest);

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import type { KeyValue } from "./api-key-rules.ts";
 
 /** The formats of a key: those that the SDKs of E2B and Sandbox0 accept, and one without a prefix. */
 export const apiKeyFormats = ["e2b", "sandbox0", "plain"] as const;
@@ -53,6 +54,14 @@ export function apiKeyId({ namespace, name }: ApiKeyAt): string {
 export function apiKeyDigest({ namespace, name }: ApiKeyAt, digits: string): string {
   return `sha256:${sha256(`${namespace}/${name}:${digits}`)}`;
 }
+
+/** Identifies a value of a key in the tokens that clients get with it, and reveals nothing about it. */
+export function keyValueId({ key, digest }: KeyValue): string {
+  return createHash("sha256").update(`${key}:${digest}`).digest("base64url").slice(0, keyValueIdLength);
+}
+
+/** 132 bits. */
+export const keyValueIdLength = 22;
 
 function sha256(text: string): string {
   return createHash("sha256").update(text).digest("hex");

@@ -8,6 +8,7 @@ import {
   randomUUID,
 } from "node:crypto";
 import { SignJWT } from "jose";
+import { keyValueIdLength } from "../../api/keys/api-key-text.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 
 /** How long a token is valid. A cell accepts no token with a longer life. */
@@ -51,12 +52,45 @@ export function signCellToken(
     .sign(key.privateKey);
 }
 
-/** The token that clients present to a sandbox's guest. It is derived, so it is not stored and differs for each clone. */
+/**
+ * The token that a sandbox's guest requires. It is derived, so it is not stored and differs for each clone. Programs in the sandbox can
+ * find it, so gateways send it and accept it from nobody.
+ */
 export function guestAccessToken(guestSecret: Buffer, sandboxUid: string): string {
-  return createHmac("sha256", guestSecret).update(`guest:${sandboxUid}`).digest("base64url");
+  return derived(guestSecret, `guest:${sandboxUid}`);
 }
 
-/** The token with which clients reach the ports of a sandbox that are not public. Derived as the guest's, and useless to it. */
+/** The token with which the client API enters a sandbox through a gateway. */
+export function serverAccessToken(guestSecret: Buffer, sandboxUid: string): string {
+  return derived(guestSecret, `server:${sandboxUid}`);
+}
+
+/** The token with which the client API reaches the ports of a sandbox that are not public. */
 export function trafficAccessToken(guestSecret: Buffer, sandboxUid: string): string {
-  return createHmac("sha256", guestSecret).update(`traffic:${sandboxUid}`).digest("base64url");
+  return derived(guestSecret, `traffic:${sandboxUid}`);
+}
+
+/** What a client can do with a token: enter the sandbox, or only reach its ports that are not public. */
+export type ClientTokenUse = "enter" | "traffic";
+
+/**
+ * The token of a client for a sandbox. It names the value of the API key with which the client got it, so that gateways can refuse it
+ * when the value is revoked.
+ * @param valueId see `keyValueId`
+ */
+export function clientAccessToken(
+  guestSecret: Buffer,
+  { use, sandboxUid, valueId }: { use: ClientTokenUse; sandboxUid: string; valueId: string },
+): string {
+  return `${valueId}.${derived(guestSecret, `client-${use}:${sandboxUid}:${valueId}`)}`;
+}
+
+/** Returns the identifier in the token of a client; undefined if the text cannot be one. */
+export function valueIdIn(clientToken: string): string | undefined {
+  const [valueId, mac, ...more] = clientToken.split(".", 3);
+  return valueId?.length === keyValueIdLength && mac !== undefined && more.length === 0 ? valueId : undefined;
+}
+
+function derived(guestSecret: Buffer, text: string): string {
+  return createHmac("sha256", guestSecret).update(text).digest("base64url");
 }

@@ -1,31 +1,24 @@
-import { type ApiKey, apiKeyKind } from "../../api/kinds/api-key.ts";
-import { acceptsDigest, type ApiKeyLimits, expiryOf, limitsOfKey, userOfKey } from "../../api/keys/api-key-rules.ts";
+import type { ApiKey } from "../../api/kinds/api-key.ts";
+import { type ApiKeyLimits, type KeyValue, limitsOfKey, userOfKey } from "../../api/keys/api-key-rules.ts";
 import { apiKeyDigest, apiKeyId, readApiKey } from "../../api/keys/api-key-text.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { StaleOnErrorCache } from "../../base/stale-on-error-cache.ts";
 import { isAllowed, type ResourceAttributes } from "../../kube/access-review.ts";
-import { untilFound } from "../../kube/followers.ts";
-import { Informer } from "../../kube/informer.ts";
+import { ApiKeys } from "../../kube/api-keys.ts";
+import type { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { Rates } from "../../base/slots.ts";
 
-/** A client with a valid key. */
-export interface Caller {
+/** A client with a valid key, and the value of the key that it has sent. */
+export interface Caller extends KeyValue {
   namespace: string;
-  /** The key, as `<namespace>/<name>`. */
-  key: string;
-  /** The digest of the value of the key that the client has sent. */
-  digest: string;
   user: { user: string; groups?: readonly string[] };
   /** The service account of the key. */
   serviceAccount: string;
   limits: ApiKeyLimits;
 }
-
-/** One of the values of a key. A rotation makes the others expire. */
-export type KeyValue = Pick<Caller, "key" | "digest">;
 
 /** A right that a request needs in the key's namespace, in the words of RBAC. */
 export type Need = Omit<ResourceAttributes, "namespace">;
@@ -35,36 +28,24 @@ const freshMilliseconds = 10_000;
 /** The same while the API server does not respond. */
 const staleMilliseconds = 300_000;
 
-/** Longer than a watch lags behind. */
-const lagMilliseconds = 200;
-/** Requests with unknown keys that wait at the same time. */
-const mostWaiting = 100;
-
 type ReadKey = NonNullable<ReturnType<typeof readApiKey>>;
 
 /** Authenticates clients by their keys, and authorizes them as the service accounts of these keys. */
 export class Callers {
   readonly #client: KubeClient;
-  /** Watches the keys: a revoked key is refused as soon as the watch reports it. */
+  readonly #keys: ApiKeys;
   readonly informer: Informer<ApiKey>;
   readonly #byId: (id: string) => ApiKey[];
   readonly #accounts: StaleOnErrorCache<boolean>;
-  #waiting = 0;
   readonly #decisions: StaleOnErrorCache<boolean>;
   /** The requests of each key. */
   readonly rates: Rates;
-  /** By key, the functions that end what is open if the key is no longer valid. */
-  readonly #open = new Map<string, Set<() => void>>();
-
   constructor(client: KubeClient, options: { log: Log; namespaces?: readonly string[] | undefined }) {
     this.#client = client;
     this.rates = new Rates(client.clock);
-    const resource = client.of(apiKeyKind);
-    this.informer = new Informer({ resource, ...options });
+    this.#keys = new ApiKeys(client, options);
+    this.informer = this.#keys.informer;
     this.#byId = this.informer.store.index(({ metadata: { namespace, name } }) => [apiKeyId({ namespace, name })]);
-    this.informer.store.subscribe(({ object: { metadata } }) => {
-      for (const check of this.#open.get(`${metadata.namespace}/${metadata.name}`) ?? []) check();
-    });
     const caching = { clock: client.clock, freshMilliseconds, staleMilliseconds };
     this.#accounts = new StaleOnErrorCache({ ...caching, isRefusal: (exists) => !exists });
     this.#decisions = new StaleOnErrorCache({ ...caching, isRefusal: (allowed) => !allowed });
@@ -77,7 +58,7 @@ export class Callers {
   async authenticate(text: string | undefined): Promise<Caller> {
     if (text === undefined || text === "") throw unauthorized("The request has no API key");
     const read = readApiKey(text);
-    const key = read && (this.#find(read) ?? (await this.#appearing(read)));
+    const key = read && (this.#find(read) ?? (await this.#keys.appearing(() => this.#find(read))));
     if (read === undefined || key === undefined) throw unauthorized("The API key is not valid, or it was revoked");
     return this.#callerOf(key, apiKeyDigest(key.metadata, read.digits));
   }
@@ -99,18 +80,13 @@ export class Callers {
 
   /** The limits of a key; undefined if this value of it was revoked or has expired. */
   limitsOf(value: KeyValue): ApiKeyLimits | undefined {
-    const accepted = this.#accepted(value);
+    const accepted = this.#keys.accepted(value);
     return accepted && limitsOfKey(accepted.spec);
   }
 
-  /**
-   * Calls `end` as soon as a value of a key is revoked or expires, immediately if that has happened since it was accepted; and soon
-   * after its account has lost one of the rights.
-   * @returns a function for the end of what the value has started
-   */
+  /** As `ApiKeys.endWhenRevoked`, and calls `end` soon after the account of the key has lost one of the rights. */
   endWhenRevoked(value: KeyValue, end: () => void, needs: readonly Need[] = []): () => void {
     const { clock } = this.#client;
-    let cancel = (): void => undefined;
     let cancelReview = (): void => undefined;
     let isOver = false;
     const review = (): void => {
@@ -123,26 +99,12 @@ export class Callers {
         });
       });
     };
-    const check = (): void => {
-      cancel();
-      const accepted = this.#accepted(value);
-      if (accepted === undefined) {
-        end();
-        return;
-      }
-      const left = expiryOf(accepted.spec, value.digest) - clock.now().getTime();
-      if (left < Infinity) cancel = clock.schedule(left, check);
-    };
-    const all = this.#open.get(value.key) ?? new Set();
-    this.#open.set(value.key, all.add(check));
-    check();
+    const over = this.#keys.endWhenRevoked(value, end);
     review();
     return () => {
       isOver = true;
-      cancel();
+      over();
       cancelReview();
-      all.delete(check);
-      if (all.size === 0 && this.#open.get(value.key) === all) this.#open.delete(value.key);
     };
   }
 
@@ -151,32 +113,13 @@ export class Callers {
    * @throws RametError `Unauthorized`; `Forbidden`; `Unavailable` while the API server does not respond
    */
   async requireStill(value: KeyValue, needs: readonly Need[]): Promise<void> {
-    const key = this.#accepted(value);
+    const key = this.#keys.accepted(value);
     if (key === undefined) throw unauthorized("The API key was revoked");
     await this.require(await this.#callerOf(key, value.digest), ...needs);
   }
 
-  #accepted({ key, digest }: KeyValue): ApiKey | undefined {
-    const found = this.informer.store.get(key);
-    return found !== undefined && this.#accepts(found, digest) ? found : undefined;
-  }
-
   #find({ id, digits }: ReadKey): ApiKey | undefined {
-    return this.#byId(id).find((each) => this.#accepts(each, apiKeyDigest(each.metadata, digits)));
-  }
-
-  /** A client may use a key before the watch has reported it. Only some requests wait, because strangers can send them too. */
-  async #appearing(read: ReadKey): Promise<ApiKey | undefined> {
-    if (this.#waiting >= mostWaiting) return undefined;
-    this.#waiting++;
-    const lag = { clock: this.#client.clock, milliseconds: lagMilliseconds };
-    return untilFound([this.informer.store], () => this.#find(read), lag).finally(() => {
-      this.#waiting--;
-    });
-  }
-
-  #accepts({ metadata: { deletionTimestamp }, spec }: ApiKey, digest: string): boolean {
-    return deletionTimestamp === undefined && acceptsDigest(spec, digest, this.#client.clock.now());
+    return this.#byId(id).find((each) => this.#keys.accepts(each, apiKeyDigest(each.metadata, digits)));
   }
 
   #exists(account: { namespace: string; name: string }): Promise<boolean> {

@@ -1,7 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { RametError } from "../../base/errors.ts";
 import type { HeldBytes } from "../../base/byte-budget.ts";
-import type { Caller, Callers, KeyValue, Need } from "../keys/callers.ts";
+import type { KeyValue } from "../../api/keys/api-key-rules.ts";
+import type { Caller, Callers, Need } from "../keys/callers.ts";
 import type { Connections } from "../connections.ts";
 import type { ClientLimits, LimitedKey } from "./client-limits.ts";
 import { whenOver } from "./request-end.ts";

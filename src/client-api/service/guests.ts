@@ -6,7 +6,7 @@ import { guestClientPort } from "../../api/wire/cell-api.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
-import { guestAccessToken, trafficAccessToken } from "../../cell/client/cell-token.ts";
+import { serverAccessToken, trafficAccessToken } from "../../cell/client/cell-token.ts";
 import { type GatewayCredentials, gatewayPort, type Transport } from "../../cell/client/gateway-guest.ts";
 import { GuestClient } from "../../cell/client/guest-client.ts";
 import { callGuest, type GuestCall } from "../../cell/client/guest-http.ts";
@@ -30,7 +30,7 @@ export class Guests {
 
   /** Returns a client of a sandbox's guest, which checks its own token. @param user who runs commands and owns files */
   async guest({ metadata: { uid } }: Sandbox, user: string): Promise<GuestClient> {
-    const accessToken = guestAccessToken(await this.secret(), uid);
+    const accessToken = serverAccessToken(await this.secret(), uid);
     return new GuestClient({ ...(await this.#transport(uid, guestClientPort)), accessToken, user });
   }
 
@@ -45,7 +45,7 @@ export class Guests {
   }
 
   /**
-   * Returns the first bytes of what a sandbox answers to a GET request with the token of its guest.
+   * Returns the first bytes of what a sandbox answers to a GET request as a client that may enter it.
    * @throws RametError `Unavailable` if it does not answer with status 200; `Canceled`
    */
   async read(
@@ -55,7 +55,7 @@ export class Guests {
     // A sandbox that sends slowly must not occupy the server.
     const deadline = { clock: this.#client.clock, milliseconds: answerMilliseconds, what: "the answer", signal };
     try {
-      const headers = { "x-access-token": guestAccessToken(await this.secret(), uid) };
+      const headers = { "x-access-token": serverAccessToken(await this.secret(), uid) };
       return await within(deadline, async (either) => {
         const response = await this.#call(uid, port, { method: "GET", path, headers, signal: either });
         const text = await firstBytes(response, limitBytes);

@@ -1,7 +1,8 @@
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
+import { keyValueId } from "../../../api/keys/api-key-text.ts";
 import { envdVersion } from "../../../api/wire/cell-api.ts";
-import { guestAccessToken, trafficAccessToken } from "../../../cell/client/cell-token.ts";
-import type { Callers } from "../../keys/callers.ts";
+import { clientAccessToken, type ClientTokenUse } from "../../../cell/client/cell-token.ts";
+import type { Caller, Callers } from "../../keys/callers.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";
 import type { ClientSecrets } from "../../service/client-secrets.ts";
 import { findSandbox, sandboxIdOf } from "../../service/find-sandbox.ts";
@@ -36,16 +37,18 @@ export function sandboxOf(
   return findSandbox(service, caller.namespace, sandboxID, signal);
 }
 
-export async function accessTo({ guests, domain }: E2b, sandbox: Sandbox): Promise<SandboxAccess> {
+/** Returns how the caller reaches a sandbox, with tokens that its key ends. */
+export async function accessTo({ guests, domain }: E2b, sandbox: Sandbox, caller: Caller): Promise<SandboxAccess> {
   const secret = await guests.secret();
-  const { uid } = sandbox.metadata;
+  const at = { sandboxUid: sandbox.metadata.uid, valueId: keyValueId(caller) };
+  const tokenFor = (use: ClientTokenUse) => clientAccessToken(secret, { ...at, use });
   return {
     templateID: templateIdOf(sandbox),
     sandboxID: sandboxIdOf(sandbox),
     clientID: clientId,
     envdVersion,
-    envdAccessToken: guestAccessToken(secret, uid),
-    trafficAccessToken: trafficAccessToken(secret, uid),
+    envdAccessToken: tokenFor("enter"),
+    trafficAccessToken: tokenFor("traffic"),
     domain: domain ?? null,
   };
 }

@@ -75,7 +75,7 @@ export const sandboxRoutes: readonly E2bRoute[] = [
       const state = stateOf(sandbox);
       if (state === "killing" || state === "ended")
         throw new RametError("NotFound", `The sandbox ${sandboxIdOf(sandbox)} does not exist`);
-      const { envdAccessToken, domain } = await accessTo(e2b, sandbox);
+      const { envdAccessToken, domain } = await accessTo(e2b, sandbox, call.caller);
       const canEnter = await isFulfilled(e2b.callers.require(call.caller, ...needs.enter));
       return {
         ...listedSandbox(e2b.service, sandbox),
@@ -116,7 +116,7 @@ export const sandboxRoutes: readonly E2bRoute[] = [
         const connect = { lifeMilliseconds: lifeOf(e2b, timeout), timeoutMilliseconds, signal: call.signal };
         const { sandbox, resumed } = await connectSandbox(e2b.service, await sandboxOf(e2b, call), connect);
         if (resumed) void call.reply.code(201);
-        return accessTo(e2b, sandbox);
+        return accessTo(e2b, sandbox, call.caller);
       },
     }),
   ),
@@ -136,7 +136,7 @@ export const sandboxRoutes: readonly E2bRoute[] = [
         throw new RametError("Conflict", `The sandbox ${name} is not paused`);
       const connect = { lifeMilliseconds: lifeOf(e2b, timeout), timeoutMilliseconds, signal: call.signal };
       const connected = await connectSandbox(e2b.service, sandbox, connect);
-      return accessTo(e2b, connected.sandbox);
+      return accessTo(e2b, connected.sandbox, call.caller);
     },
   }),
   route("POST", `${ofSandbox}/timeout`, {
@@ -207,7 +207,7 @@ export const sandboxRoutes: readonly E2bRoute[] = [
       const answers = results.map(async (result) =>
         "failure" in result
           ? { error: errorAnswer(result.failure).body }
-          : { sandbox: await accessTo(e2b, result.object) },
+          : { sandbox: await accessTo(e2b, result.object, caller) },
       );
       return Promise.all(answers);
     },
@@ -247,7 +247,7 @@ async function create(
     ([requestId = ""]) => createSandbox(e2b.service, { ...given, requestId }),
     { requestId: requestIdOf(caller.key, request) },
   );
-  return accessTo(e2b, sandbox);
+  return accessTo(e2b, sandbox, caller);
 }
 
 /** @throws RametError `NotSupported` or `InvalidArgument`, naming the field */

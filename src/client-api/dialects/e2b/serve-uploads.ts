@@ -15,7 +15,7 @@ import { endWithKey } from "../../routes/admission.ts";
 import type { LimitedKey } from "../../routes/client-limits.ts";
 import { untilClosed, whenOver } from "../../routes/request-end.ts";
 import { originOf, serveStreams } from "../../routes/serve-routes.ts";
-import type { KeyValue } from "../../keys/callers.ts";
+import type { KeyValue } from "../../../api/keys/api-key-rules.ts";
 import { hasTree, treeOfKey, uploadTree } from "../../service/tree-uploads.ts";
 import type { Call, E2b } from "./call.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";

@@ -2,7 +2,7 @@ import { WebStandardStreamableHTTPServerTransport } from "@modelcontextprotocol/
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { ErrorCode } from "../../../base/error-codes.ts";
 import { RametError } from "../../../base/errors.ts";
-import { guestAccessToken } from "../../../cell/client/cell-token.ts";
+import { serverAccessToken } from "../../../cell/client/cell-token.ts";
 import { gatewayGuest, type GatewayCredentials } from "../../../cell/client/gateway-guest.ts";
 import type { Caller, Callers } from "../../keys/callers.ts";
 import { type Access, callerOf, withKey } from "../../routes/admission.ts";
@@ -82,7 +82,7 @@ function actorOf({ callers, guestSecret, gateway, service }: McpHttpOptions, cal
     guest: async (sandbox, { user, signal }) =>
       gatewayGuest({
         gateway: await gateway(),
-        accessToken: guestAccessToken(await guestSecret(), sandbox.metadata.uid),
+        accessToken: serverAccessToken(await guestSecret(), sandbox.metadata.uid),
         sandboxId: sandboxIdOf(sandbox),
         isKnownReady: true,
         clock: service.clock,
