@@ -2,8 +2,10 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { controllerName, gatewayName, systemNamespace } from "../../src/api/names/system-names.ts";
 import { rotationConfigMap, rotationEntry, rotationIn } from "../../src/api/names/key-rotation.ts";
+import { silentLog } from "../../src/base/log.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { runControllers } from "../../src/controllers/run.ts";
 import { runGateway } from "../../src/gateway/run.ts";
@@ -179,13 +181,15 @@ it.each(["secrets", "pods", "configMaps"] as const)("cannot read %s of another n
   expect(await refusal(own.get({ namespace: served, name: "secret" }))).toBe("");
 });
 
-it("can neither create Pods nor read sandboxes in another namespace, nor change its Namespace", async () => {
+it("can neither create Pods nor read sandboxes and keys in another namespace, nor change its Namespace", async () => {
   const pod = objectOf("Pod", { name: "mine", namespace: other }, spec.template.spec);
   expect(await refusal(controller.resource(coreResources.pods).create(pod))).toMatch(/is forbidden/);
   for (const client of [controller, gateway]) {
     const sandboxes = client.resource(sandboxResources.sandboxes);
     expect(await refusal(sandboxes.get({ namespace: other, name: "a" }))).toMatch(/is forbidden/);
     expect(await refusal(sandboxes.list())).toMatch(/is forbidden/);
+    expect(await refusal(client.of(apiKeyKind).list({ namespace: other }))).toMatch(/is forbidden/);
+    expect(await refusal(client.of(apiKeyKind).list())).toMatch(/is forbidden/);
   }
   const namespaces = controller.resource(coreResources.namespaces);
   const label = { metadata: { labels: { mine: "too" } } };
@@ -194,13 +198,16 @@ it("can neither create Pods nor read sandboxes in another namespace, nor change 
   expect(await refusal(namespaces.mergePatch({ name: served }, label))).toBe("");
 });
 
-it("lets a gateway follow the sandboxes of the served namespace", async () => {
+it("lets a gateway follow the sandboxes and the keys of the served namespace", async () => {
   const ready = Promise.withResolvers<undefined>();
+  const problems: string[] = [];
+  const log = Object.assign({}, silentLog, { error: (_: unknown, problem: string) => problems.push(problem) });
   const gatewayRuns = runGateway({
     client: gateway,
     port: 0,
     address: "127.0.0.1",
     servedNamespaces: [served],
+    log,
     onReady: () => {
       ready.resolve(undefined);
     },
@@ -210,4 +217,5 @@ it("lets a gateway follow the sandboxes of the served namespace", async () => {
   await Promise.race([ready.promise, gatewayRuns]);
   const sandboxes = gateway.resource(sandboxResources.sandboxes, (value) => value as KubeObject);
   expect((await sandboxes.list({ namespace: served })).items.length).toBeGreaterThan(0);
+  expect(problems).toEqual([]);
 });

@@ -121,6 +121,7 @@ async function refused(account: Account, [method, path, body, headers]: Attempt)
 const core = "/api/v1";
 const inTeam = `${core}/namespaces/${team}`;
 const sandboxes = `/apis/agents.kruise.io/v1alpha1/namespaces/${team}/sandboxes`;
+const apiKeys = `/apis/ramet.dev/v1alpha1/namespaces/${team}/apikeys`;
 const rbac = "/apis/rbac.authorization.k8s.io/v1";
 const admission = "/apis/admissionregistration.k8s.io/v1";
 
@@ -205,13 +206,9 @@ const steps: Record<string, Record<string, readonly [Attempt, ...Account[]]>> = 
       ["POST", `${inTeam}/serviceaccounts`, { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "mine" } }],
     ],
     "acting as a user": [["GET", `${inTeam}/pods`, undefined, { "impersonate-user": "admin" }]],
-    "an API key": [
-      [
-        "POST",
-        `/apis/ramet.dev/v1alpha1/namespaces/${team}/apikeys`,
-        objectOf("ApiKey", { name: "mine", namespace: team }, {}),
-      ],
-    ],
+    "an API key": [["POST", apiKeys, objectOf("ApiKey", { name: "mine", namespace: team }, {})]],
+    "another digest of an API key": [patch(`${apiKeys}/mine`, { spec: { digests: [] } })],
+    "the digests of API keys": [["GET", apiKeys], "client API", "gateway"],
   },
   Pods: {
     "a Pod with the files of a node": [pod(onNode, {})],

@@ -6,7 +6,12 @@ import { parse, parseAllDocuments } from "yaml";
 import { memoryIo } from "../../../test/setup/memory-io.ts";
 import { clientRights } from "../../install/client-role.ts";
 import { clusterRights, systemRights } from "../../install/controller-rights.ts";
-import { gatewayClusterRights, gatewayExecRights, gatewaySystemRights } from "../../install/gateway-rights.ts";
+import {
+  gatewayClusterRights,
+  gatewayExecRights,
+  gatewayKeyRights,
+  gatewaySystemRights,
+} from "../../install/gateway-rights.ts";
 import { privateRanges } from "../../install/manifest.ts";
 import { allManifests } from "../../install/manifests.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -317,7 +322,8 @@ it.each([
 it("prints the reason for each right", async () => {
   const { stdout } = await run();
   const ofServers = [...clusterRights, ...systemRights, ...gatewayClusterRights, ...gatewaySystemRights];
-  for (const { why } of [...ofServers, ...gatewayExecRights, ...clientRights]) expect(stdout).toContain(`# ${why}\n`);
+  for (const { why } of [...ofServers, ...gatewayExecRights, ...gatewayKeyRights, ...clientRights])
+    expect(stdout).toContain(`# ${why}\n`);
 });
 
 it("keeps the rights on the lease and the key in the system namespace when controllers run in another one", async () => {
