@@ -80,13 +80,14 @@ function refOf({ apiVersion, kind, metadata }: Manifest): ResourceRef {
   return { group, version, plural, kind, namespaced: metadata.namespace !== undefined };
 }
 
-/** An API server knows rights and policies some moments after they were written. */
+/** An API server knows rights and policies some moments after they were written, and serves lists of a kind some moments after it. */
 async function untilInEffect(): Promise<void> {
   const expected: [Account, Attempt, RegExp][] = [
     ["controllers", secret(team, "other", "Opaque"), /create only keys/],
     ["controllers", pod(spec, {}), /create only Pods that run cells/],
     ["client API", sandbox({ ...spec, imagePullSecrets: [{ name: login }] }), /^$/],
     ["gateway", ["GET", `${sandboxes}/a`], /^$/],
+    ["gateway", ["GET", apiKeys], /^$/],
   ];
   for (const [account, attempt, answer] of expected)
     await vi.waitFor(async () => {
