@@ -62,7 +62,7 @@ export interface RunGatewayOptions {
 const drainMilliseconds = 20_000;
 
 /** At the start, the keys of clients have this much time. */
-const keysMilliseconds = 5_000;
+const keysMilliseconds = 10_000;
 
 /**
  * Proxies traffic to sandbox ports until `signal` aborts. A gateway keeps only caches, so any number of replicas can run.
@@ -146,6 +146,7 @@ function entering({ exec = true, client, servedNamespaces, log = silentLog, sign
     follow: (ending, liveness) => informer.run(ending, liveness),
     known: () =>
       within(moment, (either) => informer.synced(either)).catch((error: unknown) => {
+        if (signal.aborted) return;
         log.error(
           { error: RametError.from(error).message },
           "the gateway refuses access tokens of clients, because it cannot read the API keys",

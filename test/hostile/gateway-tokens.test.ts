@@ -163,7 +163,8 @@ it("sends the guest's token for clients with the right exec only, and no token t
 
   // The controllers have not created the secret of the guests.
   expect(await sent(exec)).toBe(503);
-  expect(await sent(exec, own)).toEqual(["own"]);
+  for (const client of [exec, proxy]) expect(await sent(client, own)).toEqual(["own"]);
+  expect(await sent(undefined, own, "public")).toEqual(["own"]);
 
   const secret = randomBytes(32);
   const metadata = { name: guestKeySecret, namespace: systemNamespace };

@@ -54,7 +54,7 @@ export function signCellToken(
 
 /**
  * The token that a sandbox's guest requires. It is derived, so it is not stored and differs for each clone. Programs in the sandbox can
- * find it, so gateways send it and accept it from nobody.
+ * find it, so gateways send it and authorize no client by it.
  */
 export function guestAccessToken(guestSecret: Buffer, sandboxUid: string): string {
   return derived(guestSecret, `guest:${sandboxUid}`);

@@ -132,7 +132,7 @@ function guarded(session: ServerHttp2Session, run: () => void): void {
   }
 }
 
-/** The gateway resets a stream with an error only after the sandbox or the client did. */
+/** The gateway resets a stream with an error only after the sandbox or the client did, or the key of the client was revoked. */
 function isResetByClient(stream: ServerHttp2Stream): boolean {
   return stream.aborted && stream.rstCode !== constants.NGHTTP2_NO_ERROR;
 }
