@@ -10,6 +10,8 @@ import type { FileEntry } from "../../../cell/client/guest-wire.ts";
 
 const mostBytes = 5 * 1024 ** 3;
 const mostEntries = 500_000;
+/** The paths are in memory until the end. */
+const mostPathBytes = 64 * 1024 ** 2;
 const longestMilliseconds = 2 * 3_600_000;
 
 export interface Archive {
@@ -29,7 +31,7 @@ export function zipOf(guest: GuestClient, { path, entries, clock, signal }: Arch
   const zip = new ZipFile();
   const output = new PassThrough();
   zip.outputStream.pipe(output);
-  const budget: Budget = { bytes: mostBytes, entries: mostEntries };
+  const budget: Budget = { bytes: mostBytes, entries: mostEntries, pathBytes: mostPathBytes };
   // A zip file reports the errors of its streams itself.
   zip.on("error", (error) => output.destroy(RametError.from(error)));
   const deadline = { clock, milliseconds: longestMilliseconds, what: "The archive", signal };
@@ -47,6 +49,7 @@ export function zipOf(guest: GuestClient, { path, entries, clock, signal }: Arch
 interface Budget {
   bytes: number;
   entries: number;
+  pathBytes: number;
 }
 
 interface Adding {
@@ -61,12 +64,14 @@ async function addAll(adding: Adding, entries: readonly FileEntry[], path: strin
   for (const entry of entries) {
     adding.signal.throwIfAborted();
     if (--budget.entries < 0) throw new RametError("OutOfRange", `${path} has more than ${mostEntries} entries`);
-    const { name, type, symlinkTarget, modifiedTime: mtime } = entry;
+    const { name, type, symlinkTarget } = entry;
     if (symlinkTarget !== undefined) continue;
     // Names of zip files have no backslashes.
     const [from, to] = [`${path}/${name}`, `${inZip}${name.replaceAll("\\", "_")}`];
+    budget.pathBytes -= Buffer.byteLength(to);
+    if (budget.pathBytes < 0) throw new RametError("OutOfRange", `The paths have more than ${mostPathBytes} bytes`);
     if (type === "directory") {
-      zip.addEmptyDirectory(to, defined({ mtime }));
+      zip.addEmptyDirectory(to, defined({ mtime: timeInZip(entry) }));
       const inside = await existing(guest.list(from));
       await addAll(adding, inside ?? [], from, `${to}/`);
     } else if (type === "file") {
@@ -84,12 +89,17 @@ async function addFile({ zip, budget }: Adding, content: Readable, to: string, e
       else done(new RametError("OutOfRange", `The archive is larger than ${mostBytes} bytes`));
     },
   });
-  const { mode, modifiedTime: mtime } = entry;
-  zip.addReadStream(counted, to, { mode: regularFile | (mode & 0o777), ...defined({ mtime }) });
+  const options = { mode: regularFile | (entry.mode & 0o777), ...defined({ mtime: timeInZip(entry) }) };
+  zip.addReadStream(counted, to, options);
   await Promise.all([pipeline(content, counted), finished(counted)]);
 }
 
 const regularFile = 0o100000;
+
+/** `yazl` ends the process for a time before 1970, which every file can have. */
+function timeInZip({ modifiedTime }: FileEntry): Date | undefined {
+  return modifiedTime && new Date(Math.max(0, modifiedTime.getTime()));
+}
 
 /** Undefined for a file that was deleted, or that nobody may read. */
 async function existing<T>(reading: Promise<T>): Promise<T | undefined> {
