@@ -18,6 +18,13 @@ describe("setCondition", () => {
     expect(setCondition(conditions, desired, later)).toBe(conditions);
   });
 
+  it("keeps a message that the API server accepts, and the same one for the same text", () => {
+    const message = "\ud800".repeat(40_000);
+    const conditions = setCondition([], { ...desired, message }, first);
+    expect(conditions[0]?.message).toBe("\ufffd".repeat(32_768));
+    expect(setCondition(conditions, { ...desired, message }, later)).toBe(conditions);
+  });
+
   it("keeps the transition time while the status is the same", () => {
     const conditions = setCondition([], desired, first);
     const changed = setCondition(conditions, { ...desired, message: "It still answers." }, later);

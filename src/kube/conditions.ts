@@ -68,14 +68,18 @@ export function stalled(
   ];
 }
 
+/** The API server refuses a longer message, and so the whole status. */
+const longestMessage = 32_768;
+
 /**
  * Sets one condition. `lastTransitionTime` changes only with `status`. Returns the same array if nothing changes.
  */
 export function setCondition(
   conditions: Condition[],
-  desired: Omit<Condition, "lastTransitionTime">,
+  change: Omit<Condition, "lastTransitionTime">,
   now: Date,
 ): Condition[] {
+  const desired = { ...change, message: change.message.slice(0, longestMessage).toWellFormed() };
   const known = findCondition(conditions, desired.type);
   if (known !== undefined && isSame(known, desired)) return conditions;
   const lastTransitionTime =

@@ -223,7 +223,9 @@ export function parseFailedCell(text: string | undefined): z.infer<typeof Failed
 }
 
 /** Milliseconds by phase, in their order. */
-const Phases = z.record(z.string(), z.number());
+const Phases = z
+  .record(z.string().max(64), z.number())
+  .refine((phases) => Object.keys(phases).length <= 64, "has more than 64 phases");
 
 export const BootRequest = z.strictObject({ identity: Identity });
 export type BootRequest = z.infer<typeof BootRequest>;
@@ -327,8 +329,8 @@ export const CheckpointResult = z.object({
   manifestDigest: Digest,
   sizeBytes: z.number().int().min(0),
   /** The capture time, and the time when the data was durable: RFC 3339. */
-  cutAt: z.string(),
-  readyAt: z.string(),
+  cutAt: z.iso.datetime({ offset: true }),
+  readyAt: z.iso.datetime({ offset: true }),
   /** How long the sandbox was paused. */
   pausedMilliseconds: z.number(),
   phases: Phases,

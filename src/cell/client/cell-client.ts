@@ -26,7 +26,7 @@ import { RametError } from "../../base/errors.ts";
 import { readAnswer } from "../../base/http.ts";
 import { CellAgent, type CellCallOptions, connectToCell } from "./cell-proof.ts";
 import { type CellKey, signCellToken } from "./cell-token.ts";
-import { parsedAnswer, rejectUpgrade } from "./guest-http.ts";
+import { boundedJson, GuestText, parsedAnswer, rejectUpgrade } from "./guest-http.ts";
 
 export interface CellAddress {
   /** The Pod's address. */
@@ -46,8 +46,8 @@ export interface CellClientOptions {
 
 const Failure = z.object({
   code: z.string(),
-  message: z.string(),
-  hint: z.string().optional(),
+  message: GuestText,
+  hint: GuestText.optional(),
   retryable: z.boolean().optional(),
 });
 
@@ -238,7 +238,7 @@ function ignoreLateErrors(request: ClientRequest): void {
 
 async function failure(response: IncomingMessage, clock: Clock): Promise<RametError> {
   const limits = { what: "the cell's error", limitBytes: errorLimitBytes, milliseconds: responseMilliseconds, clock };
-  const { data } = Failure.safeParse(JSON.parse((await readAnswer(response, limits)) || "{}"));
+  const { data } = Failure.safeParse(boundedJson((await readAnswer(response, limits)) || "{}", limits.what));
   const why = `the cell responded with status ${response.statusCode ?? 0}`;
   if (data === undefined) return new RametError("Unavailable", why, { retryable: true });
   const { code, message, hint, retryable } = data;

@@ -194,7 +194,7 @@ export class GuestClient {
     const body = Buffer.from(JSON.stringify(message));
     const response = await this.#post(`/${method}`, "application/json", { body, responseMilliseconds });
     const text = await textOf(await ok(what, response), guestLimits.list);
-    return parsedAnswer(answer, text, `the guest's answer to ${what}`);
+    return parsedAnswer(answer, text, `the guest's answer to ${what}`, mostValuesOfList);
   }
 
   async #stream(
@@ -218,6 +218,9 @@ function pathOf(path: string): string {
 
 /** The time limit for the start of a response, except to an upload. */
 const responseMilliseconds = 60_000;
+
+/** An entry has eleven values, and a list of 16 MiB has no more than this. */
+const mostValuesOfList = 1_200_000;
 
 const Empty = z.object({});
 

@@ -9,9 +9,11 @@ import { RametError } from "../../base/errors.ts";
 import {
   callGuest,
   type GuestCall,
+  ExitCode,
   type GuestDial,
   guestError,
   guestLimits,
+  GuestText,
   parsedAnswer,
   textOf,
 } from "./guest-http.ts";
@@ -26,8 +28,8 @@ export const GuestHealth = z.object({
      * started; the exit code is 126 or 127.
      */
     state: z.enum(["none", "waiting", "running", "exited", "failed"]),
-    exitCode: z.number().int().optional(),
-    message: z.string().optional(),
+    exitCode: ExitCode.optional(),
+    message: GuestText.optional(),
   }),
 });
 export type GuestHealth = z.infer<typeof GuestHealth>;
@@ -35,17 +37,17 @@ export type GuestHealth = z.infer<typeof GuestHealth>;
 export const GuestInitResult = z.object({
   hooks: z.array(
     z.object({
-      path: z.string(),
+      path: GuestText,
       milliseconds: z.number(),
       /** As in a shell: 127 if it could not be started, 137 if it was killed. */
-      exitCode: z.number().int(),
+      exitCode: ExitCode,
       timedOut: z.boolean().default(false),
       /** The last 4 KiB of its output. */
-      output: z.string().default(""),
+      output: GuestText.default(""),
     }),
   ),
   /** Failed steps that the sandbox can run without. */
-  warnings: z.array(z.string()).default([]),
+  warnings: z.array(GuestText).default([]),
 });
 export type GuestInitResult = z.infer<typeof GuestInitResult>;
 
@@ -129,7 +131,7 @@ export class GuestControl {
     } as const;
     const response = await callGuest(this.#dial, call, this.#clock);
     if (response.statusCode !== 200) {
-      const text = await textOf(response, guestLimits.control, this.#clock);
+      const text = await textOf(response, guestLimits.error, this.#clock);
       throw guestError("writing a layer", response.statusCode ?? 0, text);
     }
     await pipeline(response, atMost(maxBytes), createWriteStream(path, { flags: "wx", mode: 0o600 }), { signal });
@@ -164,8 +166,9 @@ export class GuestControl {
     const body = value === undefined ? undefined : Buffer.from(JSON.stringify(value));
     const headers = body && { "content-type": "application/json" };
     const response = await callGuest(this.#dial, { ...rest, ...defined({ body, headers }) }, this.#clock);
-    const text = await textOf(response, guestLimits.control, this.#clock);
-    if (response.statusCode !== 200) throw guestError(what, response.statusCode ?? 0, text);
+    const isAnswer = response.statusCode === 200;
+    const text = await textOf(response, isAnswer ? guestLimits.control : guestLimits.error, this.#clock);
+    if (!isAnswer) throw guestError(what, response.statusCode ?? 0, text);
     return parsedAnswer(answer, text, `the guest's answer to ${what}`);
   }
 }
@@ -181,7 +184,7 @@ const ChangesResult = z.object({
   bytes: z.number(),
   /** Sockets and device nodes, which a layer does not have. */
   skipped: z.number(),
-  message: z.string().optional(),
+  message: GuestText.optional(),
 });
 export type ChangesResult = z.infer<typeof ChangesResult>;
 
@@ -207,8 +210,8 @@ interface ControlCall extends Omit<GuestCall, "headers" | "body"> {
 }
 
 const EntrypointExit = z.object({
-  exitCode: z.number().int(),
+  exitCode: ExitCode,
   /** Why it could not be started. */
-  message: z.string().optional(),
+  message: GuestText.optional(),
 });
 export type EntrypointExit = z.infer<typeof EntrypointExit>;

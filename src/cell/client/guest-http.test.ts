@@ -88,6 +88,102 @@ it.each([
   await expect(guest.list("/")).rejects.toMatchObject({ code: "GuestUnreachable" });
 });
 
+const answered = (value: unknown, status = 200) => {
+  const body = typeof value === "string" ? value : JSON.stringify(value);
+  return (socket: Socket): void => {
+    socket.end(`HTTP/1.1 ${status} x\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+  };
+};
+const healthy = { pid: 1, generation: 1, entrypoint: { state: "running" } };
+const hook = { path: "/hook", milliseconds: 1, exitCode: 0 };
+const identity = {
+  sandboxId: "a--b",
+  hostname: "b",
+  accessToken: "t",
+  environment: {},
+  limits: {},
+  generation: 2,
+  clone: true,
+  now: "2026-11-21T12:00:00Z",
+  hookTimeoutMilliseconds: 1,
+};
+const many = (item: string, bytes: number) =>
+  Array(Math.floor(bytes / (item.length + 1)))
+    .fill(item)
+    .join(",");
+
+it.each<[string, unknown, () => Promise<unknown>]>([
+  ["a generation that is negative", { ...healthy, generation: -1 }, () => control.health()],
+  ["a generation that no number holds", JSON.stringify(healthy).replace(":1,", ":1e999,"), () => control.health()],
+  ["a generation that is a text", { ...healthy, generation: "7" }, () => control.health()],
+  ["a state that does not exist", { ...healthy, entrypoint: { state: "restored" } }, () => control.health()],
+  ["no health at all", null, () => control.health()],
+  ["hooks that are no list", { hooks: {} }, () => control.init(identity)],
+  ["a hook without an exit code", { hooks: [{ ...hook, exitCode: undefined }] }, () => control.init(identity)],
+  ["a hook with half an exit code", { hooks: [{ ...hook, exitCode: 0.5 }] }, () => control.init(identity)],
+  ["a quiesced sandbox that is no object", "true", () => control.quiesce()],
+  ["an exit of NaN", '{"exitCode":NaN}', () => control.health()],
+  ["a million hooks", `{"hooks":[${many("1", 1e6)}]}`, () => control.init(identity)],
+  ["a million warnings", `{"hooks":[],"warnings":[${many('""', 1e6)}]}`, () => control.init(identity)],
+  ["millions of numbers as files", `{"entries":[${many("1", 16e6)}]}`, () => guest.list("/")],
+  ["millions of empty files", `{"entries":[${many("{}", 16e6)}]}`, () => guest.list("/")],
+  ["millions of lists as files", `{"entries":[${many("[]", 16e6)}]}`, () => guest.list("/")],
+  ["a hundred thousand faulty files", `{"entries":[${many("1", 199_998)}]}`, () => guest.list("/")],
+  [
+    "millions of arguments",
+    `{"processes":[{"pid":1,"config":{"args":[${many("1", 16e6)}]}}]}`,
+    () => guest.listProcesses(),
+  ],
+  ["a size that is a list", { entries: [{ size: [1, 2] }] }, () => guest.list("/")],
+  ["a size that is infinite", { entries: [{ size: "Infinity" }] }, () => guest.list("/")],
+  [
+    "a command with a name that is a number",
+    { processes: [{ pid: 1, config: { cmd: 1 } }] },
+    () => guest.listProcesses(),
+  ],
+])("rejects an answer with %s, and says so briefly", async (_, value, call) => {
+  answer = answered(value);
+  await expect(call()).rejects.toMatchObject({
+    code: "Internal",
+    message: expect.stringMatching(/^the guest's answer to [^]{1,400}$/) as string,
+  });
+});
+
+it.each<[string, (text: string) => [unknown, number], (text: string) => Promise<string>]>([
+  ["an error", (text) => [{ message: text }, 500], () => control.health().then(String, messageOf)],
+  [
+    "a hook's output",
+    (text) => [{ hooks: [{ ...hook, output: text }] }, 200],
+    async () => (await control.init(identity)).hooks[0]!.output,
+  ],
+  [
+    "why the entrypoint failed",
+    (text) => [{ ...healthy, entrypoint: { state: "failed", message: text } }, 200],
+    async () => (await control.health()).entrypoint.message!,
+  ],
+])("keeps %s short and printable", async (_, valueOf, read) => {
+  for (const text of ["x".repeat(60_000), "\0\x1b]0;title\x07", "\ud800"]) {
+    const [value, status] = valueOf(text);
+    answer = answered(value, status);
+    const shown = await read(text);
+    expect(shown.length).toBeLessThan(5_000);
+    expect(shown).not.toMatch(/\p{Cc}|\p{Cs}/u);
+  }
+});
+
+const messageOf = (error: unknown): string => (error as Error).message;
+
+it.each([
+  [1e15, 255],
+  [256, 255],
+  [-1e15, -1],
+])("takes %d for no other exit code than %d", async (claimed, exitCode) => {
+  answer = answered({ hooks: [{ ...hook, exitCode: claimed }] });
+  expect((await control.init(identity)).hooks).toMatchObject([{ exitCode }]);
+  answer = answered({ exitCode: claimed });
+  expect(await control.untilExit(new Promise(() => undefined))).toEqual({ exitCode });
+});
+
 /** Sends `part` again and again as fast as it is read. */
 function endless(first: string, part: string): (socket: Socket) => void {
   return (socket) => {

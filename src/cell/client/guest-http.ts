@@ -9,6 +9,7 @@ import { defined } from "../../base/defined.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { readAnswer } from "../../base/http.ts";
+import { visible } from "../../base/visible.ts";
 
 /** Opens a raw stream to a port of the guest: through link's socket in the cell, with `CellClient.dial` elsewhere. */
 export type GuestDial = () => Promise<Duplex>;
@@ -25,6 +26,15 @@ export interface GuestCall {
 
 /** Limits of what is read from a guest, in bytes: root in the sandbox can replace the guest by a program that never stops. */
 export const guestLimits = { control: 1 << 20, list: 16 << 20, error: 64 << 10 };
+
+/** A text of a guest for people, which logs and statuses can hold: a condition has at most 32 KiB. */
+export const GuestText = z.string().transform((text) => visible(text.slice(0, 4_096).toWellFormed()));
+
+/** An exit code as a shell has it. -1: a signal killed the command. */
+export const ExitCode = z
+  .number()
+  .int()
+  .transform((code) => Math.min(Math.max(code, -1), 255));
 
 /**
  * Makes one HTTP call to the guest on a new connection, because a checkpoint ends all connections. The response may have any
@@ -100,11 +110,43 @@ export async function textOf(
   }
 }
 
-/** Parses a response. @throws RametError `Internal` if it is not what the schema says */
-export function parsedAnswer<T extends z.ZodType>(schema: T, text: string, what: string): z.infer<T> {
+/** Enough for everything but lists of files and commands. */
+const mostValuesOfAnswer = 20_000;
+
+/**
+ * Parses JSON of a process that may be hostile: a value of two characters takes up to a kilobyte when a schema rejects it.
+ * @throws RametError `Internal` if it has too many values; SyntaxError
+ */
+export function boundedJson(text: string, what: string, mostValues = mostValuesOfAnswer): unknown {
+  if (text.length > 2 * mostValues && valuesIn(text) > mostValues)
+    throw new RametError("Internal", `${what} is not valid: it has more than ${mostValues} values`);
+  return JSON.parse(text);
+}
+
+/** Counts what begins a value outside of strings. */
+function valuesIn(text: string): number {
+  let count = 0;
+  let isString = false;
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at];
+    if (character === '"') isString = !isString;
+    else if (isString) at += character === "\\" ? 1 : 0;
+    else if (character === "," || character === "[" || character === "{") count++;
+  }
+  return count;
+}
+
+/** Parses a response. @throws RametError `Internal` if it is not what the schema says, or has more than `mostValues` */
+export function parsedAnswer<T extends z.ZodType>(
+  schema: T,
+  text: string,
+  what: string,
+  mostValues?: number,
+): z.infer<T> {
   try {
-    return schema.parse(JSON.parse(text));
+    return schema.parse(boundedJson(text, what, mostValues));
   } catch (error) {
+    if (error instanceof RametError) throw error;
     const why = error instanceof z.ZodError ? z.prettifyError(error) : "it is not JSON";
     throw new RametError("Internal", `${what} is not valid: ${why.slice(0, 300)}`);
   }
@@ -127,7 +169,7 @@ export function unreachable(what: string, error: unknown, signal?: AbortSignal):
 /** An error of the guest: a Connect code, an HTTP status, or an error code of Ramet. */
 const GuestFailure = z.object({
   code: z.union([z.string(), z.number()]).optional(),
-  message: z.string().default(""),
+  message: GuestText.default(""),
   details: z.array(z.object({ type: z.string() })).default([]),
 });
 

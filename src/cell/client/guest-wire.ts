@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
-import { guestFailure, unreachable } from "./guest-http.ts";
+import { boundedJson, ExitCode, guestFailure, unreachable } from "./guest-http.ts";
 
 /** Encodes a message of a Connect stream: one byte of flags, four bytes of length (big-endian), JSON. */
 export function envelope(message: unknown): Buffer {
@@ -41,7 +41,7 @@ export async function* envelopes(stream: AsyncIterable<Buffer>): AsyncGenerator<
       neededBytes = headerBytes + length;
       if (held.length < neededBytes) break;
       const end = ((held[0] ?? 0) & endFlag) !== 0;
-      yield { end, body: JSON.parse(held.toString("utf8", headerBytes, neededBytes)) as unknown };
+      yield { end, body: boundedJson(held.toString("utf8", headerBytes, neededBytes), "a message of the guest") };
       if (end) return;
       held = held.subarray(neededBytes);
     }
@@ -63,7 +63,7 @@ export const ProcessAnswer = z.object({
     data: z.object({ stdout: bytes.optional(), stderr: bytes.optional(), pty: bytes.optional() }).optional(),
     end: z
       .object({
-        exitCode: z.number().int().default(0),
+        exitCode: ExitCode.default(0),
         exited: z.boolean().default(false),
         status: z.string().default(""),
       })
@@ -78,15 +78,13 @@ export const StreamEnd = z.object({
 });
 
 export const ProcessListAnswer = z.object({
-  processes: z
-    .array(
-      z.object({
-        config: z.object({ cmd: z.string().default(""), args: z.array(z.string()).default([]) }),
-        pid: z.number().int(),
-        tag: z.string().optional(),
-      }),
-    )
-    .default([]),
+  processes: listOf(
+    z.object({
+      config: z.object({ cmd: z.string().default(""), args: listOf(z.string()) }),
+      pid: z.number().int(),
+      tag: z.string().optional(),
+    }),
+  ),
 });
 
 export const FileEntry = z.object({
@@ -125,7 +123,16 @@ const fileTypes = {
 } as const;
 
 export const EntryAnswer = z.object({ entry: FileEntry });
-export const EntriesAnswer = z.object({ entries: z.array(FileEntry).default([]) });
+export const EntriesAnswer = z.object({ entries: listOf(FileEntry) });
+
+/** The first item that is not valid ends the parsing: zod would collect the faults of millions. More do not fit into an answer. */
+function listOf<T extends z.ZodType>(item: T) {
+  return z
+    .array(z.unknown())
+    .max(100_000)
+    .default([])
+    .transform((items) => items.map((one) => item.parse(one)));
+}
 
 export type ProcessEvent =
   { type: "start"; pid: number } | { type: "data"; stream: "stdout" | "stderr" | "pty"; data: Buffer } | ProcessEnd;
@@ -191,7 +198,7 @@ function* dataEvents(data: NonNullable<Answer["data"]>): Generator<ProcessEvent>
 function shellCode({ exitCode, exited, status }: NonNullable<Answer["end"]>): number {
   if (exited || exitCode >= 0) return exitCode;
   const name = /^signal: (.+?)(?: \(core dumped\))?$/.exec(status)?.[1] ?? "";
-  return 128 + (signalNumbers.get(name) ?? Number(/^signal (\d+)$/.exec(name)?.[1] ?? 0));
+  return 128 + (signalNumbers.get(name) ?? Number(/^signal (\d{1,2})$/.exec(name)?.[1] ?? 0));
 }
 
 const signalNumbers = new Map([
