@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { codeInterpreterPort, guestClientPort } from "../../src/api/wire/cell-api.ts";
 import { guestKeySecret, guestSecretEntry, systemNamespace } from "../../src/api/names/system-names.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { type GatewayProcess, GatewayWorld, head, type RawConnection, upgrade } from "./gateway-world.ts";
@@ -72,6 +73,34 @@ it("lets a limited number of requests wait for one sandbox, with one resume, and
   await world.resume("flooded");
   await Promise.all([...waiting, ...elsewhere].map(({ closed }) => closed));
   for (const { received } of [...waiting, ...elsewhere]) expect(received).toContain("served");
+});
+
+it("is woken once by a thousand requests, keeps no place for those without a right, and answers everyone meanwhile", async () => {
+  await paused("woken");
+  answerAs = (request, response) => {
+    if (request.url === "/health") response.end("healthy");
+  };
+  const close = "Connection: close";
+  const denied = [
+    head("woken", 9000, [close]),
+    head("woken", 9000, [close, "Ramet-Access-Token: made-up"]),
+    head("woken", guestClientPort, [close]),
+    head("woken", guestClientPort, [close, "X-Access-Token: made-up"]),
+    head("woken", codeInterpreterPort, [close, "E2b-Traffic-Access-Token: made-up"]),
+  ];
+  const refusals = await Promise.all(Array.from({ length: 500 }, (_, at) => gateway.exchange(denied[at % 5]!)));
+  for (const refusal of refusals) expect(refusal).toMatch(/^HTTP\/1.1 (401|403|502) /);
+  expect(asked).toEqual([]);
+  const flood = await wait("woken", 1_000, [close]);
+  await expect.poll(() => flood.filter(({ received }) => refused.test(received)).length).toBe(1_000 - places);
+  await expect.poll(inProgress).toBe(places);
+  expect(await gateway.exchange(denied[1]!)).toMatch(/^HTTP\/1.1 401 /);
+  for (const path of ["/healthz", "/health"])
+    expect(await gateway.exchange(`GET ${path} HTTP/1.1\r\nHost: x\r\n${close}\r\n\r\n`)).toMatch(/^HTTP\/1.1 200 /);
+  expect(asked.filter((path) => path.endsWith("/resume"))).toHaveLength(1);
+  await world.resume("woken");
+  await Promise.all(flood.map(({ closed }) => closed));
+  expect(flood.filter(({ received }) => received.includes("served"))).toHaveLength(places);
 });
 
 it("gives the place of a client that has disconnected to another one", async () => {
