@@ -4,10 +4,12 @@ import { SignJWT } from "jose";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { guestKeySecret, guestSecretEntry, systemNamespace } from "../../src/api/names/system-names.ts";
 import { systemClock } from "../../src/base/clock.ts";
-import { guestAccessToken } from "../../src/cell/client/cell-token.ts";
+import { guestAccessToken, trafficAccessToken } from "../../src/cell/client/cell-token.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { ApiLine } from "../cluster/api-line.ts";
+import { openControlPlane } from "../setup/control-plane.ts";
+import { makeNamespace } from "../setup/namespace.ts";
 import { accountToken, allowToReach, ask, startGateway } from "../setup/gateway.ts";
 import { GatewayWorld, namespace } from "./gateway-world.ts";
 
@@ -62,6 +64,21 @@ it("rejects forged and made-up tokens without a request to the API server", asyn
   expect(await gateway.metric('ramet_gateway_refusals_total{reason="token"}')).toBe(tokens.length);
   expect(await statusOf(token)).toBe(200);
   await gateway.child.kill();
+});
+
+it("rejects the tokens of another cluster, also of a namespace and an account with the same names", async () => {
+  const other = await openControlPlane();
+  const client = new KubeClient(other.connection);
+  await makeNamespace(client, namespace);
+  const foreign = await accountToken(client, account);
+  const gateway = await world.startGateway();
+  expect((await ask(gateway, at, { token: foreign })).status).toBe(401);
+  expect((await ask(gateway, { ...at, id: await world.uidOf("a") }, { token: foreign })).status).toBe(401);
+  expect((await ask(gateway, at, { token })).status).toBe(200);
+  expect(await gateway.reviews()).toBe(1);
+  await gateway.child.kill();
+  await client.close();
+  await other.stop();
 });
 
 it("rejects a token of a deleted account, which only the API server can tell", async () => {
@@ -145,6 +162,7 @@ it("sends the guest's token for clients with the right exec only, and no token t
   await allowToReach(world.client, namespace, executor, "exec");
   await allowToReach(world.client, namespace, proxier, "proxy");
   const gateway = await world.startGateway();
+  const uid = await world.uidOf("a");
   const sent = async (
     own: string | undefined,
     headers: Record<string, string> = {},
@@ -181,6 +199,16 @@ it("sends the guest's token for clients with the right exec only, and no token t
   expect(await sent(proxy, own)).toEqual(["own"]);
   expect(await sent(none)).toBe(403);
   expect(await sent(undefined)).toBe(401);
+  // A sandbox's own tokens, with the secret of another cluster.
+  for (const own of [secret, randomBytes(32)]) {
+    const status = own === secret ? 200 : 401;
+    const headers = {
+      "e2b-traffic-access-token": trafficAccessToken(own, uid),
+      "x-access-token": guestAccessToken(own, uid),
+    };
+    for (const port of [8000, 49983, 49999])
+      expect([port, (await ask(gateway, { id: `${namespace}--a`, port }, { headers })).status]).toEqual([port, status]);
+  }
   for (const client of [undefined, none, proxy, "made-up"]) expect(await sent(client, {}, "public")).toEqual([]);
   expect(await sent(exec, {}, "public")).toEqual([guestAccessToken(secret, await world.uidOf("public"))]);
   await gateway.child.kill();

@@ -1,5 +1,5 @@
-import { timingSafeEqual } from "node:crypto";
 import { quantityToBytes } from "../../base/quantity.ts";
+import { equalSecrets } from "../../base/secrets.ts";
 import type { ApiKey, ApiKeySpec } from "../kinds/api-key.ts";
 import { defaultKeyLimits } from "../schema/default-key-limits.ts";
 
@@ -14,11 +14,7 @@ export interface KeyValue {
 
 /** Whether an ApiKey accepts the text with this digest at this time. */
 export function acceptsDigest({ digests }: Pick<ApiKeySpec, "digests">, digest: string, now: Date): boolean {
-  const given = Buffer.from(digest);
-  return unexpired(digests, now).some(({ digest: own }) => {
-    const expected = Buffer.from(own);
-    return expected.length === given.length && timingSafeEqual(expected, given);
-  });
+  return unexpired(digests, now).some(({ digest: own }) => equalSecrets(own, digest));
 }
 
 /** The digests that are accepted at this time. */

@@ -51,6 +51,19 @@ it("accepts a token once for an operation that changes the sandbox, and again fo
   await verifier.verify(once, "state");
 });
 
+it.each([
+  ["controllers", () => newKey()],
+  ["controllers that use the name of this cluster's key", () => ({ ...newKey(), publicKey: controller.publicKey })],
+  ["gateways", () => newKey()],
+  ["gateways that use the name of this cluster's key", () => ({ ...newKey(), publicKey: gateway.publicKey })],
+])("rejects the %s of another cluster for every operation", async (_, keyOf) => {
+  const other = keyOf();
+  for (const operation of ["state", "loaded", "ports", "boot", "identity", "keys", "checkpoint", "swap", "stop"]) {
+    expect(await verdict(other, operation)).toBe("Unauthorized");
+    expect(await verdict(other, "*", operation)).toBe("Unauthorized");
+  }
+});
+
 const seconds = Math.floor(Date.now() / 1000);
 
 it.each([
