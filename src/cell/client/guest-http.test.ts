@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { GuestClient } from "./guest-client.ts";
 import { GuestControl } from "./guest-control.ts";
+import { envelope } from "./guest-wire.ts";
 
 let server: Server;
 let answer: (socket: Socket) => void;
@@ -89,9 +90,10 @@ it.each([
 });
 
 const answered = (value: unknown, status = 200) => {
-  const body = typeof value === "string" ? value : JSON.stringify(value);
+  const body = Buffer.isBuffer(value) ? value : Buffer.from(typeof value === "string" ? value : JSON.stringify(value));
   return (socket: Socket): void => {
-    socket.end(`HTTP/1.1 ${status} x\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+    socket.write(`HTTP/1.1 ${status} x\r\nContent-Length: ${body.length}\r\n\r\n`);
+    socket.end(body);
   };
 };
 const healthy = { pid: 1, generation: 1, entrypoint: { state: "running" } };
@@ -182,6 +184,36 @@ it.each([
   expect((await control.init(identity)).hooks).toMatchObject([{ exitCode }]);
   answer = answered({ exitCode: claimed });
   expect(await control.untilExit(new Promise(() => undefined))).toEqual({ exitCode });
+});
+
+it("passes on no empty output, which whoever keeps output would keep without end", async () => {
+  const event = (value: object) => envelope({ event: value });
+  const last = envelope({});
+  last[0] = 2;
+  const sent = [
+    ...Array.from({ length: 1_000 }, () => event({ data: { stdout: "" } })),
+    event({ data: { stdout: "", stderr: Buffer.from("a").toString("base64"), pty: "" } }),
+    event({ end: { exitCode: 1e15, exited: true } }),
+    last,
+  ];
+  answer = answered(Buffer.concat(sent));
+  const events = [];
+  for await (const one of guest.connect({ pid: 1 })) events.push(one);
+  expect(events).toMatchObject([
+    { type: "data", stream: "stderr", data: Buffer.from("a") },
+    { type: "end", exitCode: 255 },
+  ]);
+});
+
+it("rejects a message of a command with very many values", async () => {
+  const message = Buffer.alloc(5 + 200_000, "[1,1,1,1,1]");
+  message.writeUInt8(2, 0);
+  message.writeUInt32BE(message.length - 5, 1);
+  answer = answered(message);
+  await expect(guest.connect({ pid: 1 }).next()).rejects.toMatchObject({
+    code: "Internal",
+    message: expect.stringContaining("more than 20000 values") as string,
+  });
 });
 
 /** Sends `part` again and again as fast as it is read. */

@@ -190,7 +190,8 @@ type Answer = z.infer<typeof ProcessAnswer>["event"];
 function* dataEvents(data: NonNullable<Answer["data"]>): Generator<ProcessEvent> {
   for (const stream of ["stdout", "stderr", "pty"] as const) {
     const bytes = data[stream];
-    if (bytes !== undefined) yield { type: "data", stream, data: bytes };
+    // Who keeps the output of a command up to a size would keep empty parts without end.
+    if (bytes !== undefined && bytes.length > 0) yield { type: "data", stream, data: bytes };
   }
 }
 

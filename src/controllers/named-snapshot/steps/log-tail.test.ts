@@ -19,20 +19,6 @@ it("keeps a single chunk that is too large, and drops NUL", () => {
   expect(log.text()).toBe("ab");
 });
 
-it("keeps nothing of empty output, which a program can send without end", () => {
-  const log = new LogTail();
-  log.add(Buffer.from("a"));
-  // Each would stay in memory, and all of them be joined.
-  const empty = new Proxy(Buffer.alloc(0), {
-    get: (target, name) => {
-      if (name !== "length") throw new Error("it was used");
-      return target.length;
-    },
-  });
-  log.add(empty);
-  expect(log.text()).toBe("a");
-});
-
 it("shortens a log to whole lines at its end", () => {
   expect(lastLines("a\nb\n")).toBe("a\nb\n");
   expect(lastLines("")).toBe("");

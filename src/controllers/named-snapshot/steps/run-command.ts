@@ -122,8 +122,6 @@ export class LogTail {
   #dropped = false;
 
   add(data: Buffer): void {
-    // Nothing would ever drop empty chunks.
-    if (data.length === 0) return;
     this.#chunks.push(data);
     this.#bytes += data.length;
     while (this.#bytes - (this.#chunks[0]?.length ?? 0) >= mostBytes) {
