@@ -49,6 +49,50 @@ it.each([200, 500])("stops reading an answer with status %i that does not end", 
   await expect(client.state(cell)).rejects.toMatchObject({ code: "Internal" });
 });
 
+const taken = {
+  manifestDigest: `sha256:${"a".repeat(64)}`,
+  sizeBytes: 1,
+  cutAt: "2026-11-21T12:00:00Z",
+  readyAt: "2026-11-21T12:00:01Z",
+  pausedMilliseconds: 1,
+  phases: { engine: 1 },
+};
+const running = { phase: "running", generation: 1, ready: true };
+
+it.each<[string, object | string, "checkpoint" | "state"]>([
+  ["a time that is none", { ...taken, readyAt: "never" }, "checkpoint"],
+  ["a negative size", { ...taken, sizeBytes: -1 }, "checkpoint"],
+  ["a digest of another form", { ...taken, manifestDigest: "../../x" }, "checkpoint"],
+  ["an infinite pause", JSON.stringify(taken).replace('Milliseconds":1', 'Milliseconds":1e999'), "checkpoint"],
+  [
+    "many phases",
+    { ...taken, phases: Object.fromEntries(Array.from({ length: 65 }, (_, at) => [at, 1])) },
+    "checkpoint",
+  ],
+  ["a long phase", { ...taken, phases: { ["x".repeat(65)]: 1 } }, "checkpoint"],
+  ["a phase that does not exist", { ...running, phase: "restored" }, "state"],
+  ["a million features", `{"engine":{"cpuFeatures":[${"1,".repeat(500_000)}1]}}`, "state"],
+])("rejects an answer of a cell with %s", async (_, value, operation) => {
+  const client = await clientOf((_, response) =>
+    response.end(typeof value === "string" ? value : JSON.stringify(value)),
+  );
+  const answer = operation === "state" ? client.state(cell) : client.checkpoint(cell, {} as never);
+  await expect(answer).rejects.toMatchObject({ code: "Internal" });
+});
+
+it("keeps an error of a cell short and printable", async () => {
+  const text = `\0${"x".repeat(20_000)}`;
+  const client = await clientOf((_, response) =>
+    response.writeHead(409).end(JSON.stringify({ code: "Conflict", message: text, hint: text })),
+  );
+  const shown = /^\^@x{4000,4100}$/;
+  await expect(client.state(cell)).rejects.toMatchObject({
+    code: "Conflict",
+    message: expect.stringMatching(shown) as string,
+    hint: expect.stringMatching(shown) as string,
+  });
+});
+
 it("times out if an answer does not end", async () => {
   const clock = new ManualClock(new Date());
   const client = await clientOf((_, response) => response.writeHead(200).write("{"), clock);
