@@ -100,6 +100,10 @@ describe("a paused sandbox with autoResume", () => {
     const sandbox = await serving();
     await sandbox.files.write("/home/user/a", "text");
     const before = Number((await ask(sandbox)).text);
+    // Users can write the annotation, but strangers cannot have a sandbox paused and resumed every second.
+    const { namespace, name } = (await objectOf(sandbox)).metadata;
+    const metadata = { annotations: { "ramet.dev/auto-resume": "1s" } };
+    await world.client.of(sandboxKind).mergePatch({ namespace, name }, { metadata });
     const calls = [
       () => sandbox.files.read("/home/user/a"),
       async () => (await sandbox.commands.run("cat /home/user/a")).stdout,

@@ -10,7 +10,10 @@ import { changeNewest, currentState, untilPaused } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
 import { endAfter, timersFor } from "./create-sandbox.ts";
 
-/** The least time that a resume by traffic gives to sandboxes of E2B's clients. (Source: e2b-dev/infra at 54693ff3.) */
+/**
+ * The least time that a resume by traffic gives, so that requests of strangers do not pause and resume a sandbox every second.
+ * (Source: e2b-dev/infra at 54693ff3.)
+ */
 export const leastAutoResumeSeconds = 300;
 
 /** How long a pause in progress is waited for. Gateways wait a little longer. */
@@ -94,9 +97,9 @@ export class AutoResumes {
 
   /** Users can write the annotation. */
   #lifeOf({ metadata }: Sandbox): number {
-    const fallback = leastAutoResumeSeconds * 1000;
-    const given = resultOr(() => parseDuration(metadata.annotations?.[annotations.autoResume] ?? ""), fallback);
-    return Math.min(given >= 1000 ? given : fallback, this.#longestMilliseconds);
+    const least = leastAutoResumeSeconds * 1000;
+    const given = resultOr(() => parseDuration(metadata.annotations?.[annotations.autoResume] ?? ""), least);
+    return Math.min(Math.max(given, least), this.#longestMilliseconds);
   }
 }
 
