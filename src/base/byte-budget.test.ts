@@ -42,3 +42,21 @@ it("keeps what it holds when more does not fit, and nothing after its end", () =
   held.hold(50);
   other.hold(60);
 });
+
+it("always holds fewer bytes, also when the limit of the key is a higher one for the others", () => {
+  const budget = new ByteBudget({ all: 100, ofAddress: 100 });
+  const low = budget.open({ address: "a", key: { name: "k", bytes: 10 } });
+  low.hold(10);
+  const high = budget.open({ address: "a", key: { name: "k", bytes: 60 } });
+  high.hold(50);
+  low.hold(5);
+  expect(() => {
+    low.hold(6);
+  }).toThrow(refusedAs("TooManyRequests"));
+  expect(() => {
+    high.add(6);
+  }).toThrow(refusedAs("TooManyRequests"));
+  high.add(5);
+  low.end();
+  high.add(5);
+});

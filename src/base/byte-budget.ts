@@ -30,21 +30,22 @@ export class ByteBudget {
 
   /** Begins a request or a connection, which holds nothing yet. */
   open(holder: Holder): HeldBytes {
-    return new HeldBytes((bytes) => this.#take(holder, bytes));
+    return new HeldBytes((bytes, isHeld) => this.#take(holder, bytes, isHeld));
   }
 
-  /** @throws RametError as `HeldBytes.hold` */
-  #take({ address, key }: Holder, weight: number): () => void {
-    const ofKey: Parameters<typeof takeAll> = key ? [[this.#ofKey, key.name, { weight, limit: key.bytes }]] : [];
+  /** @param isHeld whether as many are held already, for which a limit that is lower now does not count @throws RametError as `HeldBytes.hold` */
+  #take({ address, key }: Holder, weight: number, isHeld: boolean): () => void {
+    const take = { weight, ...(isHeld && { limit: Infinity }) };
+    const ofKey: Parameters<typeof takeAll> = key ? [[this.#ofKey, key.name, { limit: key.bytes, ...take }]] : [];
     const isTooLarge = weight > Math.min(key?.bytes ?? Infinity, this.#limits.ofAddress, this.#limits.all);
-    if (isTooLarge)
+    if (isTooLarge && !isHeld)
       throw new RametError("InvalidArgument", `The request takes ${weight} bytes of memory, and may take fewer`, {
         hint: "Send less in one request",
       });
     // Many keys come through one gateway. A key has its own limit instead of that of the address.
-    const own = key ? takeAll(...ofKey) : takeAll([this.#ofAddress, address, { weight }]);
+    const own = key ? takeAll(...ofKey) : takeAll([this.#ofAddress, address, take]);
     if (own === undefined) throw refused("TooManyRequests", key ? `The API key ${key.name}` : "The client");
-    const release = this.#all.take("", { weight });
+    const release = this.#all.take("", take);
     if (release === undefined) own();
     else
       return () => {
@@ -64,12 +65,12 @@ function refused(code: "TooManyRequests" | "Unavailable", who: string): RametErr
 
 /** The bytes that are held for one request or connection. */
 export class HeldBytes {
-  readonly #take: (bytes: number) => () => void;
+  readonly #take: (bytes: number, isHeld: boolean) => () => void;
   #bytes = 0;
   #release = (): void => undefined;
   #isOver = false;
 
-  constructor(take: (bytes: number) => () => void) {
+  constructor(take: (bytes: number, isHeld: boolean) => () => void) {
     this.#take = take;
   }
 
@@ -81,10 +82,10 @@ export class HeldBytes {
     if (this.#isOver) return;
     this.#release();
     try {
-      this.#release = this.#take(bytes);
+      this.#release = this.#take(bytes, bytes <= this.#bytes);
       this.#bytes = bytes;
     } catch (error) {
-      this.#release = this.#take(this.#bytes);
+      this.#release = this.#take(this.#bytes, true);
       throw error;
     }
   }

@@ -8,7 +8,13 @@ import { Refusal } from "./refusal.ts";
 const staleMilliseconds = 300_000;
 
 /** A link does not name the key with whose token it was signed, so the gateway tries this many. */
-export const mostSigners = 1_000;
+export const mostSigners = 250;
+
+export interface Signer {
+  value: KeyValue;
+  /** As tokens have it. */
+  id: string;
+}
 
 /** The values of API keys that the tokens of clients name. */
 export class ClientKeys {
@@ -16,7 +22,7 @@ export class ClientKeys {
   readonly #byId: (id: string) => ApiKey[];
   readonly #ofNamespace: (namespace: string) => ApiKey[];
   /** By namespace, until a key of it changes. */
-  readonly #signers = new Map<string, KeyValue[]>();
+  readonly #signers = new Map<string, Signer[]>();
 
   constructor(keys: ApiKeys) {
     this.#keys = keys;
@@ -42,15 +48,16 @@ export class ClientKeys {
   }
 
   /**
-   * The values of a namespace with which links can be signed, those of the oldest keys first, also expired ones.
+   * The values of a namespace with which links can be signed, those of the oldest keys first. Some can have expired since.
    * @throws Refusal `Unavailable` if the gateway does not know the keys
    */
-  signers(namespace: string): readonly KeyValue[] {
+  signers(namespace: string): readonly Signer[] {
     this.#requireKnown(namespace);
     const known = this.#signers.get(namespace);
     if (known !== undefined) return known;
     const keys = this.#ofNamespace(namespace).sort((a, b) => (ageOf(a) < ageOf(b) ? -1 : 1));
-    const signers = keys.flatMap(valuesOf).slice(0, mostSigners);
+    const values = keys.flatMap(valuesOf).filter((value) => this.isValid(value));
+    const signers = values.slice(0, mostSigners).map((value) => ({ value, id: keyValueId(value) }));
     // A name that a stranger has made up is not kept.
     if (signers.length > 0) this.#signers.set(namespace, signers);
     return signers;

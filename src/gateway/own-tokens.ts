@@ -1,6 +1,5 @@
 import { hash, timingSafeEqual } from "node:crypto";
 import type { KeyValue } from "../api/keys/api-key-rules.ts";
-import { keyValueId } from "../api/keys/api-key-text.ts";
 import { codeInterpreterPort, guestClientPort } from "../api/wire/cell-api.ts";
 import type { Clock } from "../base/clock.ts";
 import { type ClientTokenUse, valueIdIn } from "../cell/client/cell-token.ts";
@@ -61,7 +60,8 @@ export async function authorizeByOwnTokens(
 export async function entryPass(options: OwnTokensOptions, question: Question): Promise<Pass | undefined> {
   const { port, request } = question;
   if (!isEntered(port)) return undefined;
-  if (typeof request.headers[guestTokenHeader] === "string") return guestPass(options, question);
+  // The guest does the same with an empty header.
+  if (request.headers[guestTokenHeader]) return guestPass(options, question);
   return port === guestClientPort ? linkPass(options, question) : undefined;
 }
 
@@ -110,13 +110,12 @@ async function valueIdFor(
 
 async function linkPass({ tokens, clock }: OwnTokensOptions, { found, request }: Question): Promise<Pass | undefined> {
   const link = fileLinkIn(request);
-  if (link === undefined) return undefined;
+  if (link === undefined || !isShort(link)) return undefined;
   const uid = uidOf(found);
   const tokenOf = await tokens.clientTokensOf(uid);
-  const value = tokens.keys
-    .signers(namespaceOf(found))
-    .find((each) => isSignedWith(link, tokenOf("enter", keyValueId(each))) && tokens.keys.isValid(each));
-  if (value === undefined) return undefined;
+  const { value } =
+    tokens.keys.signers(namespaceOf(found)).find(({ id }) => isSignedWith(link, tokenOf("enter", id))) ?? {};
+  if (value === undefined || !tokens.keys.isValid(value)) return undefined;
   if (isPast(link.expiry, clock.now().getTime())) throw unauthorized("signature is already expired");
   return { value, url: signedAgain(link, await tokens.guestTokenOf(uid)) };
 }
@@ -159,6 +158,19 @@ export function fileLinkIn({ method, url }: Pick<ClientRequest, "method" | "url"
   const expiry = query.get("signature_expiration") ?? "";
   return signature === null ? undefined : { operation, query, signature: Buffer.from(signature), expiry };
 }
+
+/** Whether a link can be valid. Each check of a signature reads all of it, and strangers can send links. */
+function isShort({ query, signature, expiry }: FileLink): boolean {
+  const isTextShort = (name: string, most: number) => (query.get(name) ?? "").length <= most;
+  return (
+    signature.length === signatureLength &&
+    expiry.length <= 64 &&
+    isTextShort("path", 4_096) &&
+    isTextShort("username", 256)
+  );
+}
+
+const signatureLength = "v1_".length + 43;
 
 /**
  * Checks the signature of a link: `v1_` and the unpadded base64 of the SHA-256 of path, operation, user and the token, joined by

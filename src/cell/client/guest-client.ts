@@ -25,7 +25,7 @@ import {
 export interface GuestClientOptions {
   /** Opens a stream to port 49983 of the sandbox. */
   dial: GuestDial;
-  /** The sandbox's token; see `guestAccessToken`. @default a gateway sends it */
+  /** The guest's own token, or one for a gateway, which replaces it; see cell-token.ts. @default the gateway adds it */
   accessToken?: string;
   /** Returns further headers of each call, which a gateway requires. @default none */
   callHeaders?: () => Promise<Record<string, string>>;

@@ -28,7 +28,7 @@ export class Guests {
     this.#gateway = gateway;
   }
 
-  /** Returns a client of a sandbox's guest, which checks its own token. @param user who runs commands and owns files */
+  /** Returns a client of a sandbox's guest, with a token that the gateway checks. @param user who runs commands and owns files */
   async guest({ metadata: { uid } }: Sandbox, user: string): Promise<GuestClient> {
     const accessToken = serverAccessToken(await this.secret(), uid);
     return new GuestClient({ ...(await this.#transport(uid, guestClientPort)), accessToken, user });

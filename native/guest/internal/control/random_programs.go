@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"maps"
 	"net/http"
@@ -23,19 +24,19 @@ const (
 )
 
 // seeded are programs with a generator of random numbers that is seeded once.
-var seeded = []string{"node", "bun", "deno", "python", "ruby", "php", "java", "R"}
+var seeded = []string{"node", "nodejs", "bun", "deno", "python", "pypy", "ruby", "php", "java", "R"}
 
 // randomPrograms responds with the programs whose clones repeat random numbers, because a generator in their memory was seeded already.
 // It knows runtimes by their names, and OpenSSL by its library. With a hook, the author of the image has taken care of it.
-func (s *Server) randomPrograms(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) randomPrograms(w http.ResponseWriter, r *http.Request) {
 	found := []string{}
 	if len(s.hooks()) == 0 {
-		found = programsWithSeeds(filepath.Join(s.Root, "/proc"))
+		found = programsWithSeeds(r.Context(), filepath.Join(s.Root, "/proc"))
 	}
 	reply(w, http.StatusOK, map[string][]string{"programs": found})
 }
 
-func programsWithSeeds(proc string) []string {
+func programsWithSeeds(ctx context.Context, proc string) []string {
 	directory, err := os.Open(proc)
 	if err != nil {
 		return []string{}
@@ -44,6 +45,9 @@ func programsWithSeeds(proc string) []string {
 	entries, _ := directory.Readdirnames(mostProcesses)
 	found := map[string]bool{}
 	for _, entry := range entries {
+		if ctx.Err() != nil {
+			break
+		}
 		if _, err := strconv.Atoi(entry); err != nil {
 			continue
 		}
@@ -55,7 +59,7 @@ func programsWithSeeds(proc string) []string {
 	return names[:min(len(names), mostPrograms)]
 }
 
-// programWithSeed returns the name of the program of a process, without its version, if it has a seed. Empty: it has none, or has ended.
+// programWithSeed returns the name of the program of a process, that of a runtime without its version, if it has a seed. Empty: it has none, or has ended.
 func programWithSeed(process string) string {
 	executable, err := os.Readlink(filepath.Join(process, "exe"))
 	if err != nil {
@@ -63,8 +67,9 @@ func programWithSeed(process string) string {
 	}
 	name := filepath.Base(strings.TrimSuffix(executable, " (deleted)"))
 	name = strings.Map(printable, name[:min(len(name), mostNameBytes)])
-	if short := strings.TrimRight(name, "0123456789."); short != "" {
-		name = short
+	family, _, _ := strings.Cut(name, "-")
+	if family = strings.TrimRight(family, "0123456789."); slices.Contains(seeded, family) {
+		name = family
 	}
 	if slices.Contains(reseeding(process), name) {
 		return ""

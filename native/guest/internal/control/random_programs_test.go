@@ -41,11 +41,12 @@ func TestProgramsWhoseClonesRepeatRandomNumbersAreNamed(t *testing.T) {
 		{"5", "/usr/sbin/nginx (deleted)", openssl, ""},
 		{"6", "/usr/bin/sleep", "7f00-7f10 r-xp 00000000 00:01 7 /lib/libc.so.6\n", ""},
 		{"7", "/tmp/a\nb\xff" + strings.Repeat("x", 100), openssl, ""},
+		{"9", "/usr/sbin/php-fpm8.2", "", ""},
 		{"self", "/usr/bin/node", "", ""},
 	})
 	must(t, os.MkdirAll(filepath.Join(root, "proc", "8"), 0o755))
-	want := []string{"a?b?" + strings.Repeat("x", 60), "nginx", "python"}
-	if got := programsWithSeeds(filepath.Join(root, "proc")); !slices.Equal(got, want) {
+	want := []string{"a?b?" + strings.Repeat("x", 60), "nginx", "php", "python"}
+	if got := programsWithSeeds(t.Context(), filepath.Join(root, "proc")); !slices.Equal(got, want) {
 		t.Errorf("the programs are %q, want %q", got, want)
 	}
 }
@@ -56,10 +57,10 @@ func TestAtMostEightProgramsAreNamed(t *testing.T) {
 		maps := "7f00-7f10 r-xp 00000000 00:01 7 /lib/libcrypto.so.1.1\n"
 		writeProcesses(t, root, []fakeProcess{{"1" + string(name[0]-'a'+'0'), "/bin/" + name, maps, ""}})
 	}
-	if got := programsWithSeeds(filepath.Join(root, "proc")); len(got) != mostPrograms {
+	if got := programsWithSeeds(t.Context(), filepath.Join(root, "proc")); len(got) != mostPrograms {
 		t.Errorf("%d programs are named", len(got))
 	}
-	if got := programsWithSeeds(filepath.Join(root, "nothing")); len(got) != 0 {
+	if got := programsWithSeeds(t.Context(), filepath.Join(root, "nothing")); len(got) != 0 {
 		t.Errorf("%q are named without processes", got)
 	}
 }

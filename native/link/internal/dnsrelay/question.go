@@ -3,6 +3,7 @@ package dnsrelay
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -131,29 +132,22 @@ func addresses(q question, reply []byte) []found {
 	}
 }
 
-// owners returns the names whose records a reply has.
-func owners(reply []byte) []string {
-	var parser dnsmessage.Parser
-	if _, err := parser.Start(reply); err != nil || parser.SkipAllQuestions() != nil {
-		return nil
+// revealed returns a reply without what it has besides the answers if names in that are hidden: resolvers add it without a question.
+// The reply is hidden as a whole if the answers have such names.
+func revealed(reply []byte, hides func(name string) bool) ([]byte, error) {
+	var message dnsmessage.Message
+	if err := message.Unpack(reply); err != nil {
+		return nil, err
 	}
-	var all []string
-	for header, err := parser.AnswerHeader(); err == nil; header, err = parser.AnswerHeader() {
-		all = append(all, header.Name.String())
-		if parser.SkipAnswer() != nil {
-			return all
-		}
+	isHidden := func(record dnsmessage.Resource) bool { return hides(record.Header.Name.String()) }
+	if slices.ContainsFunc(message.Answers, isHidden) {
+		return nil, errHidden
 	}
-	if parser.SkipAllAuthorities() != nil {
-		return all
+	if !slices.ContainsFunc(message.Authorities, isHidden) && !slices.ContainsFunc(message.Additionals, isHidden) {
+		return reply, nil
 	}
-	for header, err := parser.AdditionalHeader(); err == nil; header, err = parser.AdditionalHeader() {
-		all = append(all, header.Name.String())
-		if parser.SkipAdditional() != nil {
-			return all
-		}
-	}
-	return all
+	message.Authorities, message.Additionals = nil, nil
+	return message.Pack()
 }
 
 // equalNames compares names as DNS does, ignoring case.

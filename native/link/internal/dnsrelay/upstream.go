@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -60,10 +59,7 @@ func (r *Relay) ask(ctx context.Context, network string, query []byte, q questio
 		for _, upstream := range upstreams {
 			var reply []byte
 			if reply, err = askOne(ctx, network, upstream, query, q); err == nil {
-				if slices.ContainsFunc(owners(reply), r.Hides) {
-					return nil, errHidden
-				}
-				return reply, nil
+				return revealed(reply, r.Hides)
 			}
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -105,16 +101,20 @@ func exchangeUDP(conn net.Conn, query []byte, q question) ([]byte, error) {
 	if _, err := conn.Write(query); err != nil {
 		return nil, err
 	}
-	buffer := make([]byte, maxUDPBytes+1) // a longer reply is cut, and must not look complete
+	buffer := make([]byte, maxUDPBytes+1) // so that a longer reply is noticed
 	for {
 		n, err := conn.Read(buffer)
 		if err != nil {
 			return nil, err
 		}
 		// Any host can send to a UDP socket: unrelated messages are ignored.
-		if q.answeredBy(buffer[:n]) {
-			return buffer[:n], nil
+		if !q.answeredBy(buffer[:n]) {
+			continue
 		}
+		if n > maxUDPBytes {
+			return q.truncated(), nil
+		}
+		return buffer[:n], nil
 	}
 }
 
