@@ -59,6 +59,10 @@ func (r *Relay) ask(ctx context.Context, network string, query []byte, q questio
 		for _, upstream := range upstreams {
 			var reply []byte
 			if reply, err = askOne(ctx, network, upstream, query, q); err == nil {
+				// Some resolvers cut a record. The client gets no byte of it, and asks again over TCP.
+				if network == "udp" && reply[2]&truncatedBit != 0 {
+					return reply, nil
+				}
 				return revealed(reply, r.Hides)
 			}
 			if ctx.Err() != nil {
