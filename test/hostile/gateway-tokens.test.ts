@@ -4,7 +4,7 @@ import { SignJWT } from "jose";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { guestKeySecret, guestSecretEntry, systemNamespace } from "../../src/api/names/system-names.ts";
 import { systemClock } from "../../src/base/clock.ts";
-import { guestAccessToken, trafficAccessToken } from "../../src/cell/client/cell-token.ts";
+import { guestAccessToken, serverAccessToken, trafficAccessToken } from "../../src/cell/client/cell-token.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { ApiLine } from "../cluster/api-line.ts";
@@ -204,7 +204,7 @@ it("sends the guest's token for clients with the right exec only, and no token t
     const status = own === secret ? 200 : 401;
     const headers = {
       "e2b-traffic-access-token": trafficAccessToken(own, uid),
-      "x-access-token": guestAccessToken(own, uid),
+      "x-access-token": serverAccessToken(own, uid),
     };
     for (const port of [8000, 49983, 49999])
       expect([port, (await ask(gateway, { id: `${namespace}--a`, port }, { headers })).status]).toEqual([port, status]);
