@@ -11,16 +11,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
 
 // A recorder is a server at every address that keeps what it receives as it came, and answers each connection once.
-type recorder struct {
-	mu       sync.Mutex
-	received []string
-}
+type recorder struct{ seen }
 
 func (w *world) record(port int) *recorder {
 	w.t.Helper()
@@ -40,18 +36,8 @@ func (r *recorder) keep(conn net.Conn) {
 			break
 		}
 	}
-	r.mu.Lock()
-	r.received = append(r.received, string(all))
-	r.mu.Unlock()
+	r.add(string(all))
 	_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-}
-
-func (r *recorder) take() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	taken := r.received
-	r.received = nil
-	return taken
 }
 
 func withUpstream(t *testing.T) *world {

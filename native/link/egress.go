@@ -71,7 +71,13 @@ func newEgress(g *gate, config netConfig) (*egress, error) {
 		}
 	}
 	e.pairs.Count = &e.bytes
-	e.relay = dnsrelay.Relay{Upstreams: upstreams, Permit: e.permitQuestion, Hides: e.hides, Learn: e.names.Learn}
+	e.relay = dnsrelay.Relay{
+		Upstreams: upstreams,
+		Permit:    e.permitQuestion,
+		Hides:     func(name string) bool { return e.policy.Load().Private(name) },
+		Hidden:    e.refuseAnswer,
+		Learn:     e.names.Learn,
+	}
 	return e, nil
 }
 
@@ -147,12 +153,8 @@ func (e *egress) permitQuestion(name string) bool {
 	return false
 }
 
-func (e *egress) hides(name string) bool {
-	if !e.policy.Load().Private(name) {
-		return false
-	}
+func (e *egress) refuseAnswer(name string) {
 	e.refused.report("DNS answer with "+name, "names of the cluster and of private networks are refused, also behind an alias")
-	return true
 }
 
 func (e *egress) decide(c egressPair) policy.Verdict {

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -80,28 +79,15 @@ func inTurn(answers ...[]string) script {
 }
 
 // reached records the addresses of the world that were connected to.
-type reached struct {
-	mu  sync.Mutex
-	all []string
-}
+type reached struct{ seen }
 
 func (r *reached) keep(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	address := conn.LocalAddr().(*net.TCPAddr).IP.String()
-	r.mu.Lock()
-	r.all = append(r.all, address)
-	r.mu.Unlock()
+	r.add(address)
 	if _, err := conn.Read(make([]byte, 4096)); err == nil {
 		_, _ = io.WriteString(conn, address)
 	}
-}
-
-func (r *reached) take() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	taken := r.all
-	r.all = nil
-	return taken
 }
 
 // rebindingWorld has an attacker's resolver, and servers at every address that must not be reached.

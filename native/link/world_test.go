@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -316,4 +317,24 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// seen is what the servers of a test have seen since it was taken last.
+type seen struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (s *seen) add(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, text)
+}
+
+func (s *seen) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.all
+	s.all = nil
+	return taken
 }

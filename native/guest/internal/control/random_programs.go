@@ -59,7 +59,8 @@ func programsWithSeeds(ctx context.Context, proc string) []string {
 	return names[:min(len(names), mostPrograms)]
 }
 
-// programWithSeed returns the name of the program of a process, that of a runtime without its version, if it has a seed. Empty: it has none, or has ended.
+// programWithSeed returns the name of the program of a process if it has a seed: that of a runtime without its version. Empty: the
+// program has none, or has ended.
 func programWithSeed(process string) string {
 	executable, err := os.Readlink(filepath.Join(process, "exe"))
 	if err != nil {

@@ -50,6 +50,10 @@ func FuzzExchange(f *testing.F) {
 			if !q.answeredBy(reply) {
 				return
 			}
+			relay := Relay{Hides: func(name string) bool { return name != "a.example." }, Hidden: func(string) {}}
+			if kept, err := relay.revealed(reply); err == nil && !q.answeredBy(kept) {
+				t.Errorf("%x became %x, which is no answer", reply, kept)
+			}
 			for _, found := range addresses(q, reply) {
 				if !found.address.Is4() || found.ttl < 0 {
 					t.Errorf("learned %+v", found)

@@ -132,15 +132,16 @@ func addresses(q question, reply []byte) []found {
 	}
 }
 
-// revealed returns a reply without what it has besides the answers if names in that are hidden: resolvers add it without a question.
-// The reply is hidden as a whole if the answers have such names.
-func revealed(reply []byte, hides func(name string) bool) ([]byte, error) {
+// revealed returns a reply without what resolvers add to the answers, if names in that are hidden. Hidden names in the answers refuse
+// the whole reply.
+func (r *Relay) revealed(reply []byte) ([]byte, error) {
 	var message dnsmessage.Message
 	if err := message.Unpack(reply); err != nil {
 		return nil, err
 	}
-	isHidden := func(record dnsmessage.Resource) bool { return hides(record.Header.Name.String()) }
-	if slices.ContainsFunc(message.Answers, isHidden) {
+	isHidden := func(record dnsmessage.Resource) bool { return r.Hides(record.Header.Name.String()) }
+	if at := slices.IndexFunc(message.Answers, isHidden); at >= 0 {
+		r.Hidden(message.Answers[at].Header.Name.String())
 		return nil, errHidden
 	}
 	if !slices.ContainsFunc(message.Authorities, isHidden) && !slices.ContainsFunc(message.Additionals, isHidden) {

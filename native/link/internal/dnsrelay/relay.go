@@ -21,6 +21,8 @@ type Relay struct {
 	Permit func(name string) bool
 	// Hides reports whether a name belongs to the cluster or a private network: whoever owns a name can make it an alias of another.
 	Hides func(name string) bool
+	// Hidden is called with each such name for which an answer is refused.
+	Hidden func(name string)
 	// Learn is called with each address of a resolved name.
 	Learn func(name string, address netip.Addr, ttl time.Duration)
 

@@ -14,7 +14,11 @@ func record(name string) dnsmessage.Resource {
 }
 
 func TestHiddenNamesRefuseAnswersAndAreRemovedElsewhere(t *testing.T) {
-	hides := func(name string) bool { return strings.HasSuffix(name, ".internal.") }
+	var refused []string
+	relay := Relay{
+		Hides:  func(name string) bool { return strings.HasSuffix(name, ".internal.") },
+		Hidden: func(name string) { refused = append(refused, name) },
+	}
 	outside, inside := record("a.example."), record("ns1.corp.internal.")
 	both := []dnsmessage.Resource{outside, inside}
 	for _, test := range []struct {
@@ -32,7 +36,7 @@ func TestHiddenNamesRefuseAnswersAndAreRemovedElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reply, err := revealed(packed, hides)
+		reply, err := relay.revealed(packed)
 		if got := errors.Is(err, errHidden); got != test.wantHidden {
 			t.Errorf("%s: hidden is %v, want %v (%v)", test.about, got, test.wantHidden, err)
 		}
@@ -47,7 +51,10 @@ func TestHiddenNamesRefuseAnswersAndAreRemovedElsewhere(t *testing.T) {
 			t.Errorf("%s: %d answers and %d others, want 1 and %d", test.about, len(message.Answers), others, test.wantOthers)
 		}
 	}
-	if reply, err := revealed([]byte("no DNS"), hides); err == nil {
+	if len(refused) != 1 || refused[0] != "ns1.corp.internal." {
+		t.Errorf("reported as refused: %q", refused)
+	}
+	if reply, err := relay.revealed([]byte("no DNS")); err == nil {
 		t.Errorf("a malformed reply becomes %q", reply)
 	}
 }

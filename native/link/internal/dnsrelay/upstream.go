@@ -63,7 +63,7 @@ func (r *Relay) ask(ctx context.Context, network string, query []byte, q questio
 				if network == "udp" && reply[2]&truncatedBit != 0 {
 					return reply, nil
 				}
-				return revealed(reply, r.Hides)
+				return r.revealed(reply)
 			}
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
