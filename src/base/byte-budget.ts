@@ -1,5 +1,5 @@
 import { RametError } from "./errors.ts";
-import { Slots, takeAll } from "./slots.ts";
+import { Slots } from "./slots.ts";
 
 /** Who bytes are held for. */
 export interface Holder {
@@ -33,17 +33,19 @@ export class ByteBudget {
     return new HeldBytes((bytes, isHeld) => this.#take(holder, bytes, isHeld));
   }
 
-  /** @param isHeld whether as many are held already, for which a limit that is lower now does not count @throws RametError as `HeldBytes.hold` */
+  /**
+   * @param isHeld whether as many are held already: no limit counts then
+   * @throws RametError as `HeldBytes.hold`
+   */
   #take({ address, key }: Holder, weight: number, isHeld: boolean): () => void {
     const take = { weight, ...(isHeld && { limit: Infinity }) };
-    const ofKey: Parameters<typeof takeAll> = key ? [[this.#ofKey, key.name, { limit: key.bytes, ...take }]] : [];
     const isTooLarge = weight > Math.min(key?.bytes ?? Infinity, this.#limits.ofAddress, this.#limits.all);
     if (isTooLarge && !isHeld)
       throw new RametError("InvalidArgument", `The request takes ${weight} bytes of memory, and may take fewer`, {
         hint: "Send less in one request",
       });
     // Many keys come through one gateway. A key has its own limit instead of that of the address.
-    const own = key ? takeAll(...ofKey) : takeAll([this.#ofAddress, address, take]);
+    const own = key ? this.#ofKey.take(key.name, { limit: key.bytes, ...take }) : this.#ofAddress.take(address, take);
     if (own === undefined) throw refused("TooManyRequests", key ? `The API key ${key.name}` : "The client");
     const release = this.#all.take("", take);
     if (release === undefined) own();

@@ -8,6 +8,7 @@ const mostConnections = { all: 5_000, ofAddress: 2_500, ofStrangers: 1_000 };
 const strangerMilliseconds = 10_000;
 
 interface Stranger {
+  socket: Socket;
   address: string;
   /** Ends the time limit. */
   cancel: () => void;
@@ -24,7 +25,7 @@ export class Connections {
   readonly #ofAddress = new Slots(mostConnections.ofAddress);
   readonly #strangers = new Map<Socket, Stranger>();
   /** Those of each address, oldest first. A flood of connections makes the server look for the oldest one each time. */
-  readonly #strangersOf = new Map<string, Set<Socket>>();
+  readonly #strangersOf = new Map<string, Set<Stranger>>();
   #count = 0;
 
   constructor(clock: Clock) {
@@ -50,9 +51,10 @@ export class Connections {
       giveBack();
     };
     const cancel = this.#clock.schedule(strangerMilliseconds, () => socket.destroy());
-    this.#strangers.set(socket, { address, cancel, release });
+    const stranger = { socket, address, cancel, release };
+    this.#strangers.set(socket, stranger);
     const others = this.#strangersOf.get(address) ?? new Set();
-    this.#strangersOf.set(address, others.add(socket));
+    this.#strangersOf.set(address, others.add(stranger));
     socket.once("close", () => {
       this.authenticated(socket);
       release();
@@ -65,12 +67,13 @@ export class Connections {
   }
 
   authenticated(socket: Socket): void {
-    this.asked(socket);
-    const { address = "" } = this.#strangers.get(socket) ?? {};
-    const others = this.#strangersOf.get(address);
-    others?.delete(socket);
-    if (others?.size === 0) this.#strangersOf.delete(address);
+    const stranger = this.#strangers.get(socket);
+    if (stranger === undefined) return;
+    stranger.cancel();
     this.#strangers.delete(socket);
+    const others = this.#strangersOf.get(stranger.address);
+    others?.delete(stranger);
+    if (others?.size === 0) this.#strangersOf.delete(stranger.address);
   }
 
   isStranger(socket: Socket): boolean {
@@ -78,14 +81,13 @@ export class Connections {
   }
 
   #closeStranger(): void {
-    let most = new Set<Socket>();
-    for (const sockets of this.#strangersOf.values()) if (sockets.size > most.size) most = sockets;
+    let most = new Set<Stranger>();
+    for (const strangers of this.#strangersOf.values()) if (strangers.size > most.size) most = strangers;
     const [oldest] = most;
     if (oldest === undefined) return;
-    const { release } = this.#strangers.get(oldest) ?? {};
-    oldest.destroy();
-    this.authenticated(oldest);
+    oldest.socket.destroy();
+    this.authenticated(oldest.socket);
     // The connection reports its end later.
-    release?.();
+    oldest.release();
   }
 }

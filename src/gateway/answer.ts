@@ -46,7 +46,7 @@ export async function answer(gateway: AnswerOptions, given: Exchange, send: Send
         const over = gateway.sandboxTokens?.keys.endWhenRevoked(value, () => {
           cutOff(depending);
         });
-        releases.push(over ?? (() => undefined));
+        if (over !== undefined) releases.push(over);
       });
       releases.push(gateway.slots.takeForSandbox(route.sandbox.metadata, route.title));
       status = await gateway.invalidResponses.watch(route, () => send(route, withUrl(exchange, route.url)));

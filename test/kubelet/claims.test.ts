@@ -4,7 +4,7 @@ import { cellSeccompProfile } from "./cluster.ts";
 import { imageNames } from "./images.ts";
 import { makeStoreSecret, openWorld, type World } from "./world.ts";
 
-/** A namespace of its own, because the test counts all claims in it. */
+/** No other test uses it: all claims in it are counted. */
 const namespace = "claims";
 const kind = { apiVersion: "agents.kruise.io/v1alpha1", metadata: { namespace } };
 const claims = Array.from({ length: 12 }, (_, n) => `claim-${n}`);

@@ -35,7 +35,8 @@ export interface HeldPause {
   sinceMilliseconds: number;
 }
 
-const quiesceTimeoutMilliseconds = 2_000;
+/** The guest delays a capture for at most this long. */
+const guestMilliseconds = 2_000;
 
 /**
  * Captures one checkpoint: pauses the sandbox, captures it, resumes it (unless `keepRunning` is false), then publishes the data
@@ -58,11 +59,11 @@ export async function captureCheckpoint(
 async function captureAndPublish(request: CheckpointRequest, subject: CaptureSubject): Promise<CheckpointResult> {
   const phases = new PhaseClock();
   const { clock } = subject;
-  const [session, quiesced, randomPrograms] = await Promise.all([
+  const [session, quiesced, programs] = await Promise.all([
     phases.phase("store-open", () => openForWrite(request.grant, { scratchPath: subject.setting.paths.directory })),
     // A paused guest does not answer. Its files were flushed before the pause.
     subject.held === undefined ? phases.phase("quiesce", () => quiesce(subject)) : true,
-    findRandomPrograms(request, subject),
+    randomPrograms(request, subject),
   ]);
   let held = subject.held !== undefined;
   try {
@@ -78,7 +79,7 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
     const draft = await manifestDraft(request, subject, {
       cutAt: captured.cutAt,
       quiesced,
-      ...defined({ generation, randomPrograms }),
+      ...defined({ generation, randomPrograms: programs }),
     });
     const published = await phases.phase("publish", () => session.publish(draft));
     return {
@@ -178,17 +179,17 @@ function withoutFiles(checkpointId: string): RametError {
 
 /** Asks the guest to flush its files. A checkpoint without that is usable too. */
 export async function quiesce({ guest, clock }: Pick<CaptureSubject, "guest" | "clock">): Promise<boolean> {
-  const deadline = { clock, milliseconds: quiesceTimeoutMilliseconds, what: "Flushing the files" };
+  const deadline = { clock, milliseconds: guestMilliseconds, what: "Flushing the files" };
   return isFulfilled(within(deadline, (signal) => guest.quiesce(signal)));
 }
 
 /** A capture is the same without the answer. A paused guest gives none. */
-async function findRandomPrograms(
+async function randomPrograms(
   { contents, findRandomPrograms }: CheckpointRequest,
   { guest, clock, held }: Pick<CaptureSubject, "guest" | "clock" | "held">,
 ): Promise<string[] | undefined> {
   if (findRandomPrograms !== true || held !== undefined || !contents.includes("memory")) return undefined;
-  const deadline = { clock, milliseconds: quiesceTimeoutMilliseconds, what: "Looking at the programs" };
+  const deadline = { clock, milliseconds: guestMilliseconds, what: "Looking at the programs" };
   const found = await within(deadline, (signal) => guest.randomPrograms(signal)).catch(() => []);
   return found.length === 0 ? undefined : found;
 }

@@ -40,6 +40,7 @@ export class Callers {
   readonly #decisions: StaleOnErrorCache<boolean>;
   /** The requests of each key. */
   readonly rates: Rates;
+
   constructor(client: KubeClient, options: { log: Log; namespaces?: readonly string[] | undefined }) {
     this.#client = client;
     this.rates = new Rates(client.clock);

@@ -51,15 +51,19 @@ type SnapshotParts = Pick<ServiceParts, "known" | "capturing">;
 /**
  * The size of a snapshot is known afterwards, so the last one can exceed the limit. A capture in progress counts as much as the
  * largest snapshot of the key.
+ * @returns the Checkpoints of the key that the informer shows; none if the key has no limit
  * @throws RametError `QuotaExceeded`
  */
-export function checkSnapshotLimit({ known, capturing }: SnapshotParts, { key, namespace, limits }: Limited): void {
-  if (limits.snapshotBytes === Infinity) return;
+export function checkSnapshotLimit(
+  { known, capturing }: SnapshotParts,
+  { key, namespace, limits }: Limited,
+): readonly Checkpoint[] {
+  if (limits.snapshotBytes === Infinity) return [];
   const { sizes, unfinished, checkpoints } = snapshotsOf({ known }, namespace, key);
   const waiting = unfinished + hidden(capturing, key, checkpoints);
   const used = sizes.reduce((sum, size) => sum + size, 0);
   const expected = waiting * (sizes.length === 0 ? firstSnapshotBytes : Math.max(...sizes));
-  if (used + expected < limits.snapshotBytes) return;
+  if (used + expected < limits.snapshotBytes) return checkpoints;
   const more = waiting === 0 ? "" : `, ${waiting} more are being captured`;
   const message = `The snapshots of the API key ${key} have ${used} bytes${more}, and may have ${limits.snapshotBytes}`;
   throw new RametError("QuotaExceeded", message, { hint: "Delete snapshots that nobody needs" });
@@ -67,9 +71,8 @@ export function checkSnapshotLimit({ known, capturing }: SnapshotParts, { key, n
 
 /** Checks the limit before a capture, which counts from now on. @throws RametError `QuotaExceeded` */
 export function takeSnapshot(parts: SnapshotParts & Pick<ServiceParts, "clock">, caller: Limited): void {
-  checkSnapshotLimit(parts, caller);
+  const checkpoints = checkSnapshotLimit(parts, caller);
   if (caller.limits.snapshotBytes === Infinity) return;
-  const { checkpoints } = snapshotsOf(parts, caller.namespace, caller.key);
   const capture = { owner: caller.key, before: new Set(checkpoints.map(({ metadata }) => metadata.uid)) };
   parts.capturing.add(capture);
   parts.clock.schedule(untilShownMilliseconds, () => parts.capturing.delete(capture));

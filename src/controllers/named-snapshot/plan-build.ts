@@ -7,6 +7,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import type { ObjectName, Problem } from "../../api/schema/problem.ts";
 import { reportedBy, within } from "../../api/state/problem.ts";
+import { memoryPart } from "../../backends/checkpoint-record.ts";
 import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
@@ -336,8 +337,8 @@ function publish({ state, desired, build, status }: BuildUnderWay, checkpoint: C
 }
 
 function measured({ status }: Checkpoint): Pick<SnapshotVersion, "sizeBytes" | "engine" | "randomPrograms"> {
-  const { sizeBytes, engine, parts } = status?.ramet ?? {};
-  return defined({ sizeBytes, engine, randomPrograms: parts?.find((part) => part.randomPrograms)?.randomPrograms });
+  const { sizeBytes, engine, parts = [] } = status?.ramet ?? {};
+  return defined({ sizeBytes, engine, randomPrograms: memoryPart(parts)?.randomPrograms });
 }
 
 /** The version and those that it has replaced. */
