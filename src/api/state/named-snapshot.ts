@@ -66,6 +66,6 @@ export function repeatedNumbers({
   if (randomPrograms.length === 0) return undefined;
   return {
     cause: `Clones of version ${version} repeat the random numbers of programs that run in it: ${randomPrograms.join(", ")}`,
-    hint: "Seed them again in a program in /etc/ramet/on-restore.d, or name those that do it in the variable RAMET_RESEEDS",
+    hint: "Seed the generators again in a hook in /etc/ramet/on-restore.d. List programs that do it themselves in the variable RAMET_RESEEDS",
   };
 }
