@@ -55,6 +55,21 @@ func TestFileOfTheKernelIsDownloaded(t *testing.T) {
 	}
 }
 
+// A file in sysfs has the size of a page. A file that a program shortens while it is read is such a file too.
+func TestFileThatIsShorterThanItsSizeIsDownloaded(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	const path = "/sys/devices/system/cpu/online"
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, text := g.http("GET", "/files?path="+path, nil, "X-Access-Token", "secret", "Accept-Encoding", "identity")
+	if status != 200 || text != string(want) {
+		t.Errorf("%d %q", status, text)
+	}
+}
+
 func TestNamedPipeIsNotDownloaded(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)

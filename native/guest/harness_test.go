@@ -167,7 +167,10 @@ func (g *guest) http(method, path string, body io.Reader, header ...string) (int
 		g.t.Fatal(err)
 	}
 	defer response.Body.Close()
-	text, _ := io.ReadAll(response.Body)
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		g.t.Errorf("%s %s: %v", method, path, err)
+	}
 	return response.StatusCode, string(text)
 }
 

@@ -59,7 +59,28 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 		sendUnsized(w, r, file, info.ModTime())
 		return
 	}
-	http.ServeContent(w, r, path, info.ModTime(), file)
+	content, err := steady(file, info.Size())
+	if err != nil {
+		fail(w, statusOf(err), "reading "+path+": "+reason(err))
+		return
+	}
+	http.ServeContent(w, r, path, info.ModTime(), content)
+}
+
+// steadyBytes is the size up to which a file is read before its length is sent.
+const steadyBytes = 256 << 10
+
+// steady returns the content of a response, whose length is sent first. A program that rewrites a small file meanwhile must not end the
+// response early. A large file would need too much memory; its response ends early if it is shortened.
+func steady(file *os.File, size int64) (io.ReadSeeker, error) {
+	if size > steadyBytes {
+		return file, nil
+	}
+	content, err := io.ReadAll(io.NewSectionReader(file, 0, steadyBytes+1))
+	if err != nil || len(content) > steadyBytes {
+		return file, err
+	}
+	return bytes.NewReader(content), nil
 }
 
 // sendUnsized sends a file of the kernel, such as those below /proc: they have no size, and cannot be sought.
