@@ -2,6 +2,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
 import { cacheDirectory } from "./src/local/tools/tool.ts";
+import { reporters } from "./test/setup/reporters.ts";
 import { caseFiles, provingFiles } from "./test/promises.ts";
 
 type TestOptions = NonNullable<TestProjectInlineConfiguration["test"]>;
@@ -46,6 +47,7 @@ export default defineConfig({
   /** Kept by warm machines: the files that took longest in the last run start first. */
   cacheDir: join(cacheDirectory(), "vitest"),
   test: {
+    reporters: reporters("default"),
     projects: [
       {
         test: {

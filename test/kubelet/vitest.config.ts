@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { reporters } from "../setup/reporters.ts";
 
 /** `npm run test:kubelet` runs these tests in separate namespaces (main.ts), one file at a time: each installs the controllers. */
 export default defineConfig({
@@ -8,6 +9,6 @@ export default defineConfig({
     testTimeout: 180_000,
     hookTimeout: 300_000,
     fileParallelism: false,
-    reporters: ["verbose"],
+    reporters: reporters("verbose"),
   },
 });
