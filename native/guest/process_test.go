@@ -269,7 +269,7 @@ func TestPauseDoesNotCount(t *testing.T) {
 	receiveFor(1500 * time.Millisecond)
 	for stream.Receive() {
 	}
-	if took := time.Since(began); connect.CodeOf(stream.Err()) != connect.CodeDeadlineExceeded || took < 6*time.Second || took > 9*time.Second {
+	if took := time.Since(began); connect.CodeOf(stream.Err()) != connect.CodeDeadlineExceeded || took < 6*time.Second || took > 20*time.Second {
 		t.Errorf("the command ended after %s: %v", took, stream.Err())
 	}
 }
