@@ -146,7 +146,7 @@ const captureHint =
 
 /** A manifest as a capture, with the measurements of the call that wrote it, if known. */
 function captureOf(manifest: Manifest, manifestDigest: string, measured?: CheckpointResult): Capture {
-  const { contents, cutAt, templateDigest, image, consistency, randomPrograms } = manifest;
+  const { contents, cutAt, templateDigest, image, consistency, randomPrograms, clonedBytes } = manifest;
   return {
     parts: [
       {
@@ -158,7 +158,7 @@ function captureOf(manifest: Manifest, manifestDigest: string, measured?: Checkp
         sizeBytes: sizeOf(manifest),
         consistency,
         needs: needsOf(manifest),
-        ...defined({ layers: layersOf(manifest, manifestDigest), randomPrograms }),
+        ...defined({ layers: layersOf(manifest, manifestDigest), randomPrograms, clonedBytes }),
       },
     ],
     isDurable: true,

@@ -36,6 +36,8 @@ export function clusterDirectory(name: string, environment: Readonly<Record<stri
     volumes: join(path, "volumes"),
     /** The cell's programs of each engine that a checkpoint may need. */
     engines: join(path, "engines"),
+    /** Directories with gVisor's side programs and Ramet's gofer. */
+    sidePrograms: join(path, "side-programs"),
     /** The files with the ports on 127.0.0.1. */
     gatewayPort: join(path, "gateway-port"),
     clientApiPort: join(path, "client-api-port"),

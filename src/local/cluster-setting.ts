@@ -19,6 +19,7 @@ export const ClusterSetting = z.object({
     runsc: z.string(),
     "ramet-guest": z.string(),
     "ramet-link": z.string(),
+    "ramet-gofer": z.string().optional(),
   }),
   /** The image name in the Pods of cells. It is never pulled. It contains the engine's id. */
   cellImage: z.string(),

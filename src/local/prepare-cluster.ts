@@ -5,11 +5,12 @@ import { engineId } from "../api/engine/engine.ts";
 import { canceled, type Clock, isAborted } from "../base/clock.ts";
 import { RametError, unlessCode } from "../base/errors.ts";
 import { runProgram } from "../base/run-program.ts";
+import { canShareBlocks } from "../base/shared-blocks.ts";
 import { engineBuild } from "../cell/sandbox/engine-build.ts";
 import { ClusterSetting, localCellImage } from "./cluster-setting.ts";
 import { ensurePythonImage } from "./images/python-image.ts";
 import { acquireTools } from "./tools/acquire-tools.ts";
-import { toolNames } from "./tools/pinned-tools.ts";
+import { isPinnedRunsc, toolNames } from "./tools/pinned-tools.ts";
 import { cacheDirectory, packageRoot } from "./tools/tool.ts";
 import { makeUserDirectory } from "./user-directory.ts";
 
@@ -18,6 +19,8 @@ type Settings = Pick<ClusterSetting, "defaultLimits" | "allowPrivateNetworks" | 
 /** What the cluster is, with the defaults of `ClusterSetting`. */
 export interface PrepareOptions extends Partial<{ [Key in keyof Settings]: Settings[Key] | undefined }> {
   name: string;
+  /** The parent of all clusters' directories. */
+  dataDirectory: string;
   clock: Clock;
   signal: AbortSignal;
   progress: (line: string) => void;
@@ -28,16 +31,19 @@ export interface PrepareOptions extends Partial<{ [Key in keyof Settings]: Setti
  * time.
  * @throws RametError `ToolMissing`, `ImageNotFound`, `HostUnsupported`, `Forbidden`
  */
-export async function prepareCluster({ clock, signal, progress, ...given }: PrepareOptions): Promise<ClusterSetting> {
+export async function prepareCluster(options: PrepareOptions): Promise<ClusterSetting> {
+  const { clock, signal, progress, dataDirectory, ...given } = options;
   await makeUserDirectory(cacheDirectory(), "XDG_CACHE_HOME");
+  await makeUserDirectory(dataDirectory, "XDG_DATA_HOME");
   const tools = await acquireProbed({ clock, signal, progress });
   await ensurePythonImage({ clock, signal, progress });
-  const cellEngine = engineId(await engineBuild({ runsc: tools.runsc, guest: tools["ramet-guest"] }));
+  const build = await engineBuild({ runsc: tools.runsc, guest: tools["ramet-guest"] });
+  const cellEngine = engineId(build);
   return ClusterSetting.parse({
     v: 1,
     program: ownProgram("ramet.js", join("src", "cli", "main.ts")),
     cell: ownProgram("cell.cjs", join("src", "cell", "main.ts")),
-    tools,
+    tools: { ...tools, ...(await acquireGofer(build.version, options)) },
     cellImage: localCellImage(cellEngine),
     cellEngine,
     ...given,
@@ -55,6 +61,20 @@ async function acquireProbed(
   await probeHost(probe["ramet-link"], options.signal);
   const others = toolNames.filter((name) => name !== "ramet-link");
   return { ...(await acquireTools({ ...options, names: others, all: toolNames })), ...probe };
+}
+
+/** Acquires the gofer if the disk of the cluster can share blocks. Without it checkpoints are complete, and copy all files. */
+async function acquireGofer(
+  engineVersion: string,
+  { dataDirectory, clock, signal, progress }: PrepareOptions,
+): Promise<Partial<Record<"ramet-gofer", string>>> {
+  if (!isPinnedRunsc(engineVersion) || !(await canShareBlocks(dataDirectory, dataDirectory))) return {};
+  return acquireTools({ clock, signal, progress, names: ["ramet-gofer"] }).catch((thrown: unknown) => {
+    const error = RametError.from(thrown);
+    if (error.code !== "ToolMissing") throw error;
+    progress(`Checkpoints copy files instead of sharing blocks of the disk: ${error.message}`);
+    return {};
+  });
 }
 
 /** The command of a program: Node and the bundle or source file, whichever runs this code. */

@@ -66,6 +66,8 @@ export const Manifest = z.object({
   generation: z.number().int().min(1).optional(),
   /** Programs in the memory whose clones repeat random numbers, if the request asked for them. */
   randomPrograms: RandomPrograms.optional(),
+  /** How many bytes of its files share blocks of the disk with the source's writable layer. Absent: none. */
+  clonedBytes: z.number().int().min(1).optional(),
   /** The layers between the image and this checkpoint, in their order. */
   layers: z.array(LayerRef).max(mostLayers).optional(),
   /** Absent: the content is not encrypted. The sizes and digests are those of the encrypted files. */

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { systemClock } from "../../src/base/clock.ts";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
@@ -185,7 +185,13 @@ async function startWith(
   signal: AbortSignal,
 ): Promise<void> {
   const clock = systemClock;
-  const prepared = await prepareCluster({ name: directory.name, clock, signal, progress: () => undefined });
+  const prepared = await prepareCluster({
+    name: directory.name,
+    dataDirectory: dirname(directory.path),
+    clock,
+    signal,
+    progress: () => undefined,
+  });
   const [program, cell] = [[...builtPrograms.part], [...builtPrograms.cell]];
   const environment = { ...process.env, XDG_DATA_HOME: dataDirectory };
   await startCluster({ directory, setting: { ...prepared, program, cell, ...changes }, clock, signal, environment });

@@ -1,6 +1,6 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { Agent, fetch } from "undici";
 import { engineId } from "../../src/api/engine/engine.ts";
 import { systemClock } from "../../src/base/clock.ts";
@@ -59,7 +59,13 @@ export class TestCluster {
     tools: Partial<ClusterSetting["tools"]> = {},
     signal = AbortSignal.timeout(180_000),
   ): Promise<UpResult> {
-    const prepared = await prepareCluster({ name: "test", clock: systemClock, signal, progress: () => undefined });
+    const prepared = await prepareCluster({
+      name: "test",
+      dataDirectory: dirname(this.directory.path),
+      clock: systemClock,
+      signal,
+      progress: () => undefined,
+    });
     const own = { ...prepared, program: [...program], cell: [...builtPrograms.cell], ...hurried };
     const setting = Object.keys(tools).length === 0 ? own : await withTools(own, { ...own.tools, ...tools });
     const { environment } = this;

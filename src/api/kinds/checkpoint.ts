@@ -196,6 +196,13 @@ export const CheckpointPart = z.object({
     .int()
     .min(0)
     .describe("The size of the data; of a volume, that of the smallest claim that can get its data."),
+  clonedBytes: z
+    .int()
+    .min(1)
+    .optional()
+    .describe(
+      "How many of these bytes share blocks of the disk with what the source had written. Absent: all were copied.",
+    ),
   consistency: z.enum(consistencies).describe("How consistent the content of the part is."),
   needs: Needs.optional().describe("What a node must have for a restore."),
   volume: CapturedVolume.optional().describe("Of a part that is a volume."),

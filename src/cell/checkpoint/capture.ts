@@ -11,7 +11,7 @@ import { scratchHint, spaceHint } from "../../store/store-error.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { GuestControl } from "../client/guest-control.ts";
 import { captureLayer } from "../layers/capture-layer.ts";
-import type { ImageWrites } from "../sandbox/engine.ts";
+import type { ImageWrites } from "../sandbox/saved-image.ts";
 import { pageWritesFor } from "./capture-room.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -79,7 +79,7 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
     const draft = await manifestDraft(request, subject, {
       cutAt: captured.cutAt,
       quiesced,
-      ...defined({ generation, randomPrograms: programs }),
+      ...defined({ generation, randomPrograms: programs, clonedBytes: captured.clonedBytes }),
     });
     const published = await phases.phase("publish", () => session.publish(draft));
     return {
@@ -111,6 +111,8 @@ interface Capture {
   pausedMilliseconds: number;
   /** Whether the sandbox is still paused. */
   held: boolean;
+  /** @see Manifest.clonedBytes */
+  clonedBytes?: number;
 }
 
 interface CaptureInto {
@@ -122,9 +124,15 @@ async function capture(request: CheckpointRequest, subject: CaptureSubject, into
   const { sandbox } = subject;
   if (request.asLayer === true) return captureFiles(request, subject, into);
   const writtenBytes = await sandbox.writtenBytes();
-  const content = { memory: request.contents.includes("memory"), writtenBytes, imagePath: into.path };
-  const writes = { pages: await pageWritesFor(sandbox.container, content), writtenBytes };
-  return captureInPause(request, subject, { ...into, writes });
+  const clones = await sandbox.images.canClone(into.path, writtenBytes);
+  const memory = request.contents.includes("memory");
+  // A clone of blocks needs no page cache.
+  const content = { memory, writtenBytes: clones ? 0 : writtenBytes, imagePath: into.path };
+  const pages = await pageWritesFor(sandbox.container, content);
+  return captureInPause(request, subject, {
+    ...into,
+    writes: { pages, writtenBytes, clones: clones && pages === "cached" },
+  });
 }
 
 async function captureFiles(
@@ -151,8 +159,11 @@ async function captureInPause(
   const mustPause = held === undefined && !keepRunning;
   const isPaused = mustPause || held !== undefined;
   if (mustPause) await phases.phase("pause", () => engine.pause());
+  let clonedBytes: number;
   try {
-    await phases.phase("engine", () => (memory ? engine.checkpoint(path, writes) : engine.saveFiles(path, writes)));
+    clonedBytes = await phases.phase("engine", () =>
+      memory ? engine.checkpoint(path, writes) : engine.saveFiles(path, writes),
+    );
   } catch (error) {
     if (mustPause) await engine.resume().catch(() => undefined);
     throw error;
@@ -162,6 +173,7 @@ async function captureInPause(
     cutAt,
     pausedMilliseconds: Math.round((clock.monotonicMilliseconds() - start) * 10) / 10,
     held: !keepRunning,
+    ...(clonedBytes > 0 && { clonedBytes }),
   };
 }
 
@@ -197,7 +209,10 @@ async function randomPrograms(
 async function manifestDraft(
   { contents }: CheckpointRequest,
   { sandbox, setting, build }: CaptureSubject,
-  { quiesced, ...found }: Pick<ManifestDraft, "cutAt" | "generation" | "randomPrograms"> & { quiesced: boolean },
+  {
+    quiesced,
+    ...found
+  }: Pick<ManifestDraft, "cutAt" | "generation" | "randomPrograms" | "clonedBytes"> & { quiesced: boolean },
 ): Promise<ManifestDraft> {
   const { config, image } = setting;
   return {

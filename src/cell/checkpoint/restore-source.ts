@@ -8,7 +8,7 @@ import { isLayer, type Manifest, sizeOf } from "../../store/manifest.ts";
 import { openForRead } from "../../store/open.ts";
 import type { ReadSession } from "../../store/sessions.ts";
 import { inQuantity } from "../cgroup/plan.ts";
-import type { SavedFiles } from "../sandbox/engine.ts";
+import type { SavedFiles } from "../sandbox/saved-image.ts";
 import { provideLayer } from "../layers/layer-cache.ts";
 import type { UnpackedLayer } from "../sandbox/sandbox.ts";
 import type { SandboxSource } from "../sandbox/sandbox-environment.ts";
@@ -78,7 +78,7 @@ export async function openRestoreSource(
   const { generation, engine } = manifest;
   return {
     layers,
-    origin: { imagePath, background },
+    origin: { imagePath, background, clonedBytes: manifest.clonedBytes ?? 0 },
     memory: background ? "loading" : "loaded",
     generation,
     cpuFeatures: engine.cpuFeatures,
@@ -127,8 +127,9 @@ async function openLayer(grant: Grant | undefined, { directory }: CellPaths): Pr
 /** Releases before the writable layer was on disk captured files alone as one tar. */
 const tarName = "filesystem.tar";
 
-function savedFiles({ files }: Manifest, imagePath: string): SavedFiles {
-  return files.some(({ name }) => name === tarName) ? { tar: `${imagePath}/${tarName}` } : { filesPath: imagePath };
+function savedFiles({ files, clonedBytes = 0 }: Manifest, imagePath: string): SavedFiles {
+  const hasTar = files.some(({ name }) => name === tarName);
+  return hasTar ? { tar: `${imagePath}/${tarName}` } : { imagePath, clonedBytes };
 }
 
 type Needing = Pick<Manifest, "checkpointId" | "contents" | "engine">;

@@ -6,6 +6,7 @@ import { type ProgramResult, runProgram } from "../../base/run-program.ts";
 import { inLeaves, type SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
 import { engineFailure } from "./engine-build.ts";
 import { HeldCommand } from "./held-command.ts";
+import type { ImageWrites, SavedFiles, SavedImages, SavedMemory } from "./saved-image.ts";
 
 export interface EngineOptions {
   runsc: string;
@@ -20,6 +21,7 @@ export interface EngineOptions {
    * machines on which all files must belong to one user. @default the root itself, and no overlay over volumes
    */
   layersOfVolumes?: string | undefined;
+  images: SavedImages;
   /** The leaf control groups in which the sandbox runs. Undefined where its resources are not limited. */
   cgroup?: SandboxCgroup | undefined;
   /** Whether the sandbox and its cell share a memory limit. @default false */
@@ -31,24 +33,6 @@ export interface EngineOutput {
   stderr: Readable;
   /** Output that the sandbox printed while it was created. */
   early: { stdout: string; stderr: string };
-}
-
-/** The memory image of a checkpoint. */
-export interface SavedMemory {
-  imagePath: string;
-  /** Load pages in the background, after the restore has returned. */
-  background: boolean;
-}
-
-/** The changed files of a checkpoint without memory. A tar is in the spec: gVisor unpacks it before the first process starts. */
-export type SavedFiles = { filesPath: string } | { tar: string };
-
-/** How a checkpoint is written. */
-export interface ImageWrites {
-  /** `direct`: without the page cache, which the container's memory limit has no room for. */
-  pages: "cached" | "direct";
-  /** What the sandbox has on disk, which extends the time limit. */
-  writtenBytes: number;
 }
 
 const commandTimeoutMilliseconds = 120_000;
@@ -77,18 +61,18 @@ export class Engine {
   }
 
   /** Creates the sandbox and starts it. Its output streams end with the sandbox. */
-  run(spec: Record<string, unknown>, files?: SavedFiles): Promise<EngineOutput> {
-    return this.#make(["run", "--detach", ...filesArguments(files)], spec);
+  async run(spec: Record<string, unknown>, files?: SavedFiles): Promise<EngineOutput> {
+    return this.#make(["run", "--detach", ...(await this.#filesArguments(files))], spec);
   }
 
   /** Creates the sandbox and restores a checkpoint's memory into it. */
-  runRestored(spec: Record<string, unknown>, memory: SavedMemory): Promise<EngineOutput> {
-    return this.#make(restoreCommand(memory), spec);
+  async runRestored(spec: Record<string, unknown>, memory: SavedMemory): Promise<EngineOutput> {
+    return this.#make(restoreCommand(await this.#options.images.toRead(memory), memory.background), spec);
   }
 
   /** Creates the sandbox. Nothing runs in it until `start` or `restore`. */
-  create(spec: Record<string, unknown>, files?: SavedFiles): Promise<EngineOutput> {
-    return this.#make(["create", ...filesArguments(files)], spec);
+  async create(spec: Record<string, unknown>, files?: SavedFiles): Promise<EngineOutput> {
+    return this.#make(["create", ...(await this.#filesArguments(files))], spec);
   }
 
   /** Creates the sandbox, and starts the command that restores a checkpoint into it early. */
@@ -130,8 +114,9 @@ export class Engine {
   }
 
   /** Restores a checkpoint's memory into a created sandbox. */
-  async restore({ imagePath, background }: SavedMemory): Promise<void> {
-    if (background) await this.#run([...restoreCommand({ imagePath, background }), this.#options.id]);
+  async restore(memory: SavedMemory): Promise<void> {
+    const imagePath = await this.#options.images.toRead(memory);
+    if (memory.background) await this.#run([...restoreCommand(imagePath, true), this.#options.id]);
     else await this.#runEarly("restore", imagePath);
   }
 
@@ -169,24 +154,32 @@ export class Engine {
     await this.#run(["resume", this.#options.id]);
   }
 
-  /** Writes memory, kernel state and files into `imagePath`. A running sandbox is paused meanwhile and then resumes. */
-  async checkpoint(imagePath: string, { pages, writtenBytes }: ImageWrites): Promise<void> {
-    if (pages === "direct") await this.dropEarly();
-    const direct = ["checkpoint", "--direct", "--leave-running", "--image-path", imagePath, this.#options.id];
-    const limit = timeFor(writtenBytes);
+  /**
+   * Writes memory, kernel state and files into `imagePath`. A running sandbox is paused meanwhile and then resumes.
+   * @returns how many bytes share blocks of the disk with the writable layer
+   */
+  async checkpoint(imagePath: string, writes: ImageWrites): Promise<number> {
+    const image = await this.#options.images.toWrite(imagePath, writes);
+    if (writes.pages === "direct") await this.dropEarly();
+    const direct = ["checkpoint", "--direct", "--leave-running", "--image-path", image.path, this.#options.id];
+    const limit = timeFor(writes.writtenBytes);
     await this.#writing(() =>
-      pages === "direct" ? this.#run(direct, undefined, limit) : this.#runEarly("checkpoint", imagePath, limit),
+      writes.pages === "direct" ? this.#run(direct, undefined, limit) : this.#runEarly("checkpoint", image.path, limit),
     );
+    return image.clonedBytes();
   }
 
   /**
    * Writes the changed files of the root filesystem into `imagePath`, including deletions. A running sandbox is paused meanwhile
    * and then resumes.
+   * @returns as `checkpoint`
    */
-  async saveFiles(imagePath: string, { pages, writtenBytes }: ImageWrites): Promise<void> {
-    const direct = pages === "direct" ? ["--direct"] : [];
-    const args = ["fscheckpoint", ...direct, "--leave-running", "--image-path", imagePath, this.#options.id];
-    await this.#writing(() => this.#run(args, undefined, timeFor(writtenBytes)));
+  async saveFiles(imagePath: string, writes: ImageWrites): Promise<number> {
+    const image = await this.#options.images.toWrite(imagePath, writes);
+    const direct = writes.pages === "direct" ? ["--direct"] : [];
+    const args = ["fscheckpoint", ...direct, "--leave-running", "--image-path", image.path, this.#options.id];
+    await this.#writing(() => this.#run(args, undefined, timeFor(writes.writtenBytes)));
+    return image.clonedBytes();
   }
 
   /** Sends a signal to PID 1, the guest, which forwards it to the entrypoint. */
@@ -204,6 +197,11 @@ export class Engine {
       if (state === undefined || state.stdout.split("\n").includes(this.#options.id)) throw error;
     }
     await rm(this.#bundle, { recursive: true, force: true });
+  }
+
+  async #filesArguments(files: SavedFiles | undefined): Promise<string[]> {
+    if (files === undefined || "tar" in files) return [];
+    return ["--fs-restore-image-path", await this.#options.images.toRead(files)];
   }
 
   async #make(command: readonly string[], spec: Record<string, unknown>): Promise<EngineOutput> {
@@ -244,7 +242,7 @@ export class Engine {
     const { id } = this.#options;
     switch (command) {
       case "restore":
-        return [...restoreCommand({ imagePath, background: false }), id];
+        return [...restoreCommand(imagePath, false), id];
       case "checkpoint":
         return ["checkpoint", "--leave-running", "--image-path", imagePath, id];
     }
@@ -307,11 +305,7 @@ async function link(path: string, target: string): Promise<void> {
   await symlink(target, path);
 }
 
-function filesArguments(files: SavedFiles | undefined): string[] {
-  return files === undefined || "tar" in files ? [] : ["--fs-restore-image-path", files.filesPath];
-}
-
-function restoreCommand({ imagePath, background }: SavedMemory): string[] {
+function restoreCommand(imagePath: string, background: boolean): string[] {
   return ["restore", "--detach", ...(background ? ["--background"] : []), "--image-path", imagePath];
 }
 

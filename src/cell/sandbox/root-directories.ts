@@ -9,6 +9,8 @@ export interface RootDirectory {
   path: string;
   /** The directory of the writable layer. */
   layer: string;
+  /** The directory with gVisor's file of the writable layer, below the overlay. */
+  upper: string;
   /** Hides what the sandbox has written from its other users. Call it when gVisor has created the file. */
   protect(): Promise<void>;
   /** The bytes on disk of the files that the sandbox has written. */
@@ -77,7 +79,14 @@ export class RootDirectories {
       await remove();
       throw error;
     }
-    return { path: merged, layer, protect: () => protectIn(merged), writtenBytes: () => writtenIn(upper), remove };
+    return {
+      path: merged,
+      layer,
+      upper,
+      protect: () => protectIn(merged),
+      writtenBytes: () => writtenIn(upper),
+      remove,
+    };
   }
 
   async #mountOverlay({ upper, work, merged, layers }: Overlay): Promise<void> {

@@ -8,9 +8,10 @@ import type { RametError } from "../../base/errors.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { ContainerMemory } from "../cgroup/container-memory.ts";
 import type { SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
-import { Engine, type EngineOutput, type SavedFiles, type SavedMemory } from "./engine.ts";
+import { Engine, type EngineOutput } from "./engine.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
 import { hasOneUserOnly, type RootDirectories, type RootDirectory } from "./root-directories.ts";
+import { SavedImages, type SavedFiles, type SavedMemory } from "./saved-image.ts";
 import { ociSpec } from "./oci-spec.ts";
 
 /** The root filesystem of a new sandbox: its image, or its image with the changed files of a checkpoint. */
@@ -38,6 +39,7 @@ export interface SandboxOptions {
 /** One gVisor sandbox, from its creation to `runsc delete`. A cell may replace it by another one. */
 export class Sandbox {
   readonly engine: Engine;
+  readonly images: SavedImages;
   /** Resolves when no process of the sandbox is left: its output is closed. */
   readonly ended: Promise<void>;
   /** The memory that the sandbox shares with its cell, if that has a limit. */
@@ -51,11 +53,18 @@ export class Sandbox {
   #destroyed = false;
   #isHalted = false;
 
-  private constructor(parts: { engine: Engine; root: RootDirectory; ended: Promise<void>; options: SandboxOptions }) {
+  private constructor(parts: {
+    engine: Engine;
+    images: SavedImages;
+    root: RootDirectory;
+    ended: Promise<void>;
+    options: SandboxOptions;
+  }) {
     this.engine = parts.engine;
     this.#root = parts.root;
     this.ended = parts.ended;
     const { cgroup, container, setting, layers } = parts.options;
+    this.images = parts.images;
     this.layers = layers;
     this.#cgroup = cgroup;
     this.container = container;
@@ -94,12 +103,16 @@ export class Sandbox {
     await mkdir(etcPath, { recursive: true });
     await writeFile(join(etcPath, "resolv.conf"), "nameserver 169.254.17.1\n");
     const root = await roots.take(layers.map(({ path }) => path));
+    const { hasGofer } = paths;
+    const id = containerId(config.sandbox.uid);
+    const images = new SavedImages({ hasGofer, directory: join(paths.directory, "gofer", id), layer: root.upper });
     const engine = new Engine({
       runsc: paths.runsc,
       directory: paths.directory,
-      id: containerId(config.sandbox.uid),
+      id,
       layerBytes: layerBytesOf(container),
       layersOfVolumes: layersOfVolumes(setting, root),
+      images,
       cgroup,
       sharesMemory: options.container !== undefined,
     });
@@ -121,7 +134,7 @@ export class Sandbox {
       log.follow(output.stdout, "stdout", output.early.stdout),
       log.follow(output.stderr, "stderr", output.early.stderr),
     ]).then(() => undefined);
-    return new Sandbox({ engine, root, ended, options });
+    return new Sandbox({ engine, images, root, ended, options });
   }
 
   /** Starts a created sandbox, or restores a checkpoint's memory into it. Its guest has no identity yet. */
@@ -207,7 +220,7 @@ function savedFiles(files: SandboxFiles): SavedFiles | undefined {
 }
 
 export function isMemory(origin: SandboxOrigin): origin is SavedMemory {
-  return origin !== "image" && "imagePath" in origin;
+  return origin !== "image" && "background" in origin;
 }
 
 /** Returns an id that is unique on the machine, also among the sandboxes of one cell. */

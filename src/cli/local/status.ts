@@ -92,7 +92,8 @@ interface ShownTool {
 /** The tools with which the cluster was last started. */
 async function toolsOf(directory: ClusterDirectory, environment: Io["environment"]): Promise<ShownTool[]> {
   const setting = await readSetting(directory.setting).catch(() => undefined);
-  return Object.entries(setting?.tools ?? {}).map(([name, path]) => {
+  return Object.entries(setting?.tools ?? {}).flatMap(([name, path]) => {
+    if (path === undefined) return [];
     const version = cachedToolVersion(path, cacheDirectory(environment));
     return defined({ name, path, version });
   });

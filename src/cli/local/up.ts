@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { quantityToBytes, quantityToMillicores } from "../../base/quantity.ts";
-import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
+import { clusterDirectory, dataDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { isSupervised, readStatus } from "../../local/cluster-status.ts";
 import { stopCluster } from "../../local/down.ts";
 import { describeHugePages, readHugePages, tuneHugePages } from "../../local/huge-pages.ts";
@@ -40,7 +40,14 @@ export async function localUp(io: Io, options: UpOptions): Promise<void> {
     warnOfUnused(options, progress);
   } else {
     const settings = { defaultLimits, allowPrivateNetworks, verifyRestores, domain: options.domain };
-    const setting = await prepareCluster({ name, clock, signal, progress, ...settings });
+    const setting = await prepareCluster({
+      name,
+      dataDirectory: dataDirectory(io.environment),
+      clock,
+      signal,
+      progress,
+      ...settings,
+    });
     const { already } = await startCluster({ directory, setting, clock, signal, progress });
     if (already) warnOfUnused(options, progress);
     const seconds = ((clock.monotonicMilliseconds() - startedAt) / 1000).toFixed(1);
@@ -93,7 +100,13 @@ export async function localDown(io: Io, { name = defaultClusterName, purge = fal
 /** `ramet local setup`: the slow first part of `up`. */
 export async function localSetup(io: Io): Promise<void> {
   const progress = lineWriter(io.stderr);
-  await prepareCluster({ name: defaultClusterName, clock: io.clock, signal: io.signal, progress });
+  await prepareCluster({
+    name: defaultClusterName,
+    dataDirectory: dataDirectory(io.environment),
+    clock: io.clock,
+    signal: io.signal,
+    progress,
+  });
   printLine(io.stderr, "Everything is there. Start a cluster with: ramet local up");
 }
 

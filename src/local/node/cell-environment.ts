@@ -10,6 +10,8 @@ export interface CellTools {
   runsc: string;
   guest: string;
   link: string;
+  /** The directory with gVisor's side programs and Ramet's gofer, if there is the gofer. */
+  sidePrograms?: string | undefined;
 }
 
 /** A container on the node: its image, its resolved variables, and its place. */
@@ -32,6 +34,11 @@ export function cellVariables({ image, ip, tools }: PlacedContainer): Record<str
     RAMET_RUNSC: tools.runsc,
     RAMET_GUEST: tools.guest,
     RAMET_LINK: tools.link,
+    ...(tools.sidePrograms !== undefined && {
+      // Read by gVisor, from the environment of the cell.
+      GVISOR_SIDECAR_BINARIES_DIR: tools.sidePrograms,
+      RAMET_GOFER: "true",
+    }),
   };
 }
 

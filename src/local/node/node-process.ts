@@ -30,6 +30,7 @@ import { localDriverSocket } from "../volumes/snapshot-programs.ts";
 import { hiddenDirectory } from "./pod-view.ts";
 import type { ImageSource } from "./pod.ts";
 import { localNodeName } from "./node-object.ts";
+import { linkSidePrograms } from "./side-programs.ts";
 import { runLocalNode } from "./run-node.ts";
 
 /** Runs the process `ramet local node`, the node of the cluster in this directory, until `signal` is aborted. */
@@ -40,10 +41,11 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
   const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }), {
     userAgent: "ramet-local-node",
   });
-  const { runsc, "ramet-guest": guest, "ramet-link": link } = setting.tools;
+  const { runsc, "ramet-guest": guest, "ramet-link": link, "ramet-gofer": gofer } = setting.tools;
+  const sidePrograms = gofer && (await linkSidePrograms(directory.sidePrograms, runsc, gofer));
   const compileCache = join(directory.path, "cell-compile-cache");
   const log = pino({ name: "local-node" }, pino.destination(2));
-  const current = { tools: { runsc, guest, link }, cell: setting.cell };
+  const current = { tools: { runsc, guest, link, sidePrograms }, cell: setting.cell };
   const { cellEngine } = setting;
   await mkdir(directory.engines, { recursive: true, mode: 0o700 });
   await mkdir(directory.layers, { recursive: true, mode: 0o700 });
@@ -52,7 +54,8 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
     void dropUnneeded({ client, engines: directory.engines, current: cellEngine, log }, signal);
   }
   void dropLayersAtTimes({ client, layers: directory.layers, link, log }, signal);
-  const needed = [...Object.values(setting.tools), ...setting.cell, imagesDirectory()];
+  const programs = Object.values(setting.tools).filter((path) => path !== undefined);
+  const needed = [...programs, ...setting.cell, imagesDirectory()];
   await warmCompileCache(compileCache, link, setting.cell).catch((error: unknown) => {
     // Each cell then compiles its program.
     log.warn({ error: RametError.from(error).message }, "caching the cell's compiled code failed");
@@ -77,7 +80,7 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
         },
         view: {
           hidden: [hiddenDirectory(directory.path, needed)],
-          shared: [compileCache, directory.engines],
+          shared: [compileCache, directory.engines, ...(sidePrograms === undefined ? [] : [sidePrograms])],
           store: directory.store,
           layers: directory.layers,
         },

@@ -6,7 +6,8 @@ import { exists } from "../files.ts";
 import { type GoBuild, packageRoot, type Tool } from "./tool.ts";
 
 export const toolNames = ["etcd", "kube-apiserver", "runsc", "ramet-guest", "ramet-link"] as const;
-export type ToolName = (typeof toolNames)[number];
+/** `ramet-gofer` serves a disk whose files can share blocks. */
+export type ToolName = (typeof toolNames)[number] | "ramet-gofer";
 
 /** The pinned version of each tool for this machine's architecture. The Go modules' versions are in `tools/go.mod`. */
 export async function pinnedTool(name: ToolName): Promise<Tool> {
@@ -24,6 +25,8 @@ export async function pinnedTool(name: ToolName): Promise<Tool> {
       return native(name, "./guest", join(root, "native"), { experiment: "norandomizedheapbase64" });
     case "ramet-link":
       return native(name, "./link", join(root, "native"));
+    case "ramet-gofer":
+      return native(name, "./gofer", join(root, "native"));
   }
 }
 
@@ -81,11 +84,19 @@ function kubeApiServer(module: string): Tool {
   };
 }
 
+/** The release, and the same version built from its sources. */
+const runscRelease = "20260907.0";
+const runscVersion = "20260905.0";
+
+/** Whether a version that `runsc --version` prints is the one whose protocol `ramet-gofer` speaks. */
+export function isPinnedRunsc(version: string): boolean {
+  return version === `release-${runscRelease}` || version === runscVersion;
+}
+
 /** Since its release of 2026-08-31 gVisor consists of `runsc` and the side programs in `gvisor-bin`. */
 function runsc(module: string): Tool {
-  const version = "20260905.0";
-  const release = "20260907.0";
-  const url = `https://storage.googleapis.com/gvisor/releases/release/${release}/${unameArchitecture}/gvisor.tar.zstd`;
+  const version = runscVersion;
+  const url = `https://storage.googleapis.com/gvisor/releases/release/${runscRelease}/${unameArchitecture}/gvisor.tar.zstd`;
   return {
     name: "runsc",
     version,

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"io"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/sentry/memmap"
+	"gvisor.dev/gvisor/pkg/sentry/state/stateio"
+)
+
+// reader reads one file at several places at the same time.
+type reader struct {
+	*files
+	fd           int
+	destinations []int
+	pending      sync.WaitGroup
+	done         chan stateio.Completion
+}
+
+// destination is a file that receives pages: a descriptor for clones, or -1.
+type destination int
+
+func newReader(f *files, fd int) *reader {
+	return &reader{files: f, fd: fd, done: make(chan stateio.Completion, mostParallel)}
+}
+
+func (r *reader) Close() error {
+	r.pending.Wait()
+	for _, each := range r.destinations {
+		_ = unix.Close(each)
+	}
+	return unix.Close(r.fd)
+}
+
+func (r *reader) MaxReadBytes() uint64            { return mostBytes }
+func (r *reader) MaxRanges() int                  { return mostRanges }
+func (r *reader) MaxParallel() int                { return mostParallel }
+func (r *reader) NeedRegisterDestinationFD() bool { return true }
+
+func (r *reader) RegisterDestinationFD(
+	fd int32, _ uint64, _ []stateio.ClientFileRangeSetting,
+) (stateio.DestinationFile, error) {
+	clonable := r.clonable(fd)
+	if clonable >= 0 {
+		r.destinations = append(r.destinations, clonable)
+	}
+	return destination(clonable), nil
+}
+
+func (r *reader) AddRead(id int, offset int64, to stateio.DestinationFile, part memmap.FileRange, mapped []byte) {
+	r.add(id, offset, to.(destination), pieces{[]memmap.FileRange{part}, [][]byte{mapped}})
+}
+
+func (r *reader) AddReadv(
+	id int, offset int64, _ uint64, to stateio.DestinationFile, parts []memmap.FileRange, mapped []unix.Iovec,
+) {
+	r.add(id, offset, to.(destination), pieces{parts, slicesOf(mapped)})
+}
+
+// pieces are ranges of a destination, and where they are mapped.
+type pieces struct {
+	parts  []memmap.FileRange
+	mapped [][]byte
+}
+
+func (r *reader) add(id int, offset int64, to destination, pieces pieces) {
+	r.pending.Add(1)
+	go func() {
+		defer r.pending.Done()
+		completion := stateio.Completion{ID: id}
+		for i, part := range pieces.parts {
+			n, err := r.read(offset, to, part, pieces.mapped[i])
+			completion.N += n
+			if err != nil {
+				completion.Err = err
+				break
+			}
+			offset += int64(n)
+		}
+		r.done <- completion
+	}()
+}
+
+// read returns io.EOF with what is left of the file, if that is less than the part.
+func (r *reader) read(offset int64, to destination, part memmap.FileRange, mapped []byte) (uint64, error) {
+	if to >= 0 && isWhole(part.Start, part.Length(), uint64(offset)) {
+		clone := unix.FileCloneRange{
+			Src_fd: int64(r.fd), Src_offset: uint64(offset), Src_length: part.Length(), Dest_offset: part.Start,
+		}
+		if unix.IoctlFileCloneRange(int(to), &clone) == nil {
+			return part.Length(), nil
+		}
+	}
+	read := uint64(0)
+	for len(mapped) > 0 {
+		n, err := unix.Pread(r.fd, mapped, offset)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return read, err
+		}
+		if n == 0 {
+			return read, io.EOF
+		}
+		mapped, offset, read = mapped[n:], offset+int64(n), read+uint64(n)
+	}
+	return read, nil
+}
+
+// Wait returns everything that is complete, and waits for at least so many.
+func (r *reader) Wait(completions []stateio.Completion, least int) ([]stateio.Completion, error) {
+	for range least {
+		completions = append(completions, <-r.done)
+	}
+	for {
+		select {
+		case completion := <-r.done:
+			completions = append(completions, completion)
+		default:
+			return completions, nil
+		}
+	}
+}
+
+func slicesOf(vectors []unix.Iovec) [][]byte {
+	slices := make([][]byte, len(vectors))
+	for i, each := range vectors {
+		slices[i] = unsafe.Slice(each.Base, each.Len)
+	}
+	return slices
+}

@@ -1,0 +1,33 @@
+import { createHash } from "node:crypto";
+import { mkdir, readdir, realpath, symlink } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { hasSystemCode } from "../../base/errors.ts";
+
+/**
+ * Makes a directory with gVisor's side programs, and with Ramet's gofer under the name of gVisor's (runsc/gvisorbinaries). Its name
+ * depends on the programs, because cells of an earlier release keep using theirs.
+ * @returns the directory
+ */
+export async function linkSidePrograms(parent: string, runsc: string, gofer: string): Promise<string> {
+  const own = join(dirname(await realpath(runsc)), "gvisor-bin");
+  const names = (await readdir(own).catch(() => [])).filter((name) => name !== goferName);
+  const digest = createHash("sha256")
+    .update(JSON.stringify([own, names, gofer]))
+    .digest("hex")
+    .slice(0, 16);
+  const directory = join(parent, digest);
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  await Promise.all([
+    ...names.map((name) => linked(join(own, name), join(directory, name))),
+    linked(gofer, join(directory, goferName)),
+  ]);
+  return directory;
+}
+
+const goferName = "checkpointgofer";
+
+async function linked(target: string, path: string): Promise<void> {
+  await symlink(target, path).catch((error: unknown) => {
+    if (!hasSystemCode(error, "EEXIST")) throw error;
+  });
+}
