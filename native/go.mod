@@ -1,4 +1,4 @@
-// The two static Go programs of Ramet: the guest (PID 1 of a sandbox) and the link (its network).
+// The static Go programs of Ramet: the guest (PID 1 of a sandbox), the link (its network), and the gofer (files of checkpoints).
 module ramet.dev/native
 
 go 1.26.3

@@ -79,9 +79,16 @@ func (f *files) report(cloned uint64) error {
 
 const layerFile = ".gvisor.filestore."
 
-// clonable returns a descriptor of a registered file that can be cloned from and to, or -1: the file of the writable layer in its own
-// file system, below the overlay in which gVisor has opened it.
-func (f *files) clonable(fd int32) int {
+// registered returns a descriptor of a file that gVisor has registered, the sandbox's memory or its writable layer. gVisor has opened the
+// layer in an overlay, which clones nothing, so the same file is opened below it.
+func (f *files) registered(fd int32) (int, error) {
+	if below := f.below(fd); below >= 0 {
+		return below, nil
+	}
+	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+}
+
+func (f *files) below(fd int32) int {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil || f.Layer == "" || !strings.HasPrefix(filepath.Base(path), layerFile) {
 		return -1
@@ -90,8 +97,8 @@ func (f *files) clonable(fd int32) int {
 	if err != nil {
 		return -1
 	}
-	var registered, opened unix.Stat_t
-	if unix.Fstat(int(fd), &registered) != nil || unix.Fstat(below, &opened) != nil || registered.Ino != opened.Ino {
+	var above, opened unix.Stat_t
+	if unix.Fstat(int(fd), &above) != nil || unix.Fstat(below, &opened) != nil || above.Ino != opened.Ino {
 		_ = unix.Close(below)
 		return -1
 	}

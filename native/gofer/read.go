@@ -14,12 +14,12 @@ import (
 type reader struct {
 	*files
 	fd           int
-	destinations []int
+	destinations []destination
 	pending      sync.WaitGroup
 	done         chan stateio.Completion
 }
 
-// destination is a file that receives pages: a descriptor for clones, or -1.
+// destination is the descriptor of a file that receives pages.
 type destination int
 
 func newReader(f *files, fd int) *reader {
@@ -29,7 +29,7 @@ func newReader(f *files, fd int) *reader {
 func (r *reader) Close() error {
 	r.pending.Wait()
 	for _, each := range r.destinations {
-		_ = unix.Close(each)
+		_ = unix.Close(int(each))
 	}
 	return unix.Close(r.fd)
 }
@@ -42,11 +42,12 @@ func (r *reader) NeedRegisterDestinationFD() bool { return true }
 func (r *reader) RegisterDestinationFD(
 	fd int32, _ uint64, _ []stateio.ClientFileRangeSetting,
 ) (stateio.DestinationFile, error) {
-	clonable := r.clonable(fd)
-	if clonable >= 0 {
-		r.destinations = append(r.destinations, clonable)
+	to, err := r.registered(fd)
+	if err != nil {
+		return nil, err
 	}
-	return destination(clonable), nil
+	r.destinations = append(r.destinations, destination(to))
+	return destination(to), nil
 }
 
 func (r *reader) AddRead(id int, offset int64, to stateio.DestinationFile, part memmap.FileRange, mapped []byte) {
@@ -85,7 +86,7 @@ func (r *reader) add(id int, offset int64, to destination, pieces pieces) {
 
 // read returns io.EOF with what is left of the file, if that is less than the part.
 func (r *reader) read(offset int64, to destination, part memmap.FileRange, mapped []byte) (uint64, error) {
-	if to >= 0 && isWhole(part.Start, part.Length(), uint64(offset)) {
+	if isWhole(part.Start, part.Length(), uint64(offset)) {
 		clone := unix.FileCloneRange{
 			Src_fd: int64(r.fd), Src_offset: uint64(offset), Src_length: part.Length(), Dest_offset: part.Start,
 		}

@@ -15,22 +15,16 @@ type writer struct {
 	fd      int
 	offset  uint64
 	cloned  uint64
-	sources []*source
+	sources []source
 	done    []stateio.Completion
 }
 
-// source is a file whose pages are written: the sandbox's memory, or its writable layer.
-type source struct {
-	fd       int
-	clonable int
-}
+// source is the descriptor of a file whose pages are written.
+type source int
 
 func (w *writer) Close() error {
 	for _, each := range w.sources {
-		_ = unix.Close(each.fd)
-		if each.clonable >= 0 {
-			_ = unix.Close(each.clonable)
-		}
+		_ = unix.Close(int(each))
 	}
 	return unix.Close(w.fd)
 }
@@ -42,24 +36,23 @@ func (w *writer) NeedRegisterSourceFD() bool { return true }
 func (w *writer) Reserve(uint64)             {}
 
 func (w *writer) RegisterSourceFD(fd int32, _ uint64, _ []stateio.ClientFileRangeSetting) (stateio.SourceFile, error) {
-	kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	from, err := w.registered(fd)
 	if err != nil {
 		return nil, err
 	}
-	registered := &source{fd: kept, clonable: w.clonable(fd)}
-	w.sources = append(w.sources, registered)
-	return registered, nil
+	w.sources = append(w.sources, source(from))
+	return source(from), nil
 }
 
 func (w *writer) AddWrite(id int, from stateio.SourceFile, part memmap.FileRange, _ []byte) {
-	w.add(id, from.(*source), part)
+	w.add(id, from.(source), part)
 }
 
 func (w *writer) AddWritev(id int, _ uint64, from stateio.SourceFile, parts []memmap.FileRange, _ []unix.Iovec) {
-	w.add(id, from.(*source), parts...)
+	w.add(id, from.(source), parts...)
 }
 
-func (w *writer) add(id int, from *source, parts ...memmap.FileRange) {
+func (w *writer) add(id int, from source, parts ...memmap.FileRange) {
 	completion := stateio.Completion{ID: id}
 	for _, part := range parts {
 		if completion.Err = w.write(from, part); completion.Err != nil {
@@ -70,12 +63,12 @@ func (w *writer) add(id int, from *source, parts ...memmap.FileRange) {
 	w.done = append(w.done, completion)
 }
 
-func (w *writer) write(from *source, part memmap.FileRange) error {
-	if from.clonable >= 0 && isWhole(part.Start, part.Length(), w.offset) {
+func (w *writer) write(from source, part memmap.FileRange) error {
+	if isWhole(part.Start, part.Length(), w.offset) {
 		clone := unix.FileCloneRange{
-			Src_fd: int64(from.clonable), Src_offset: part.Start, Src_length: part.Length(), Dest_offset: w.offset,
+			Src_fd: int64(from), Src_offset: part.Start, Src_length: part.Length(), Dest_offset: w.offset,
 		}
-		// Each error has the same remedy: a copy.
+		// Memory cannot be cloned, for example. Each error has the same remedy: a copy.
 		if unix.IoctlFileCloneRange(w.fd, &clone) == nil {
 			w.offset += part.Length()
 			w.cloned += part.Length()
@@ -87,7 +80,7 @@ func (w *writer) write(from *source, part memmap.FileRange) error {
 		return err
 	}
 	for at := int64(part.Start); at < int64(part.End); {
-		n, err := unix.Sendfile(w.fd, from.fd, &at, int(int64(part.End)-at))
+		n, err := unix.Sendfile(w.fd, int(from), &at, int(int64(part.End)-at))
 		if err != nil && err != unix.EINTR {
 			return err
 		}

@@ -9,6 +9,8 @@ export interface RunProgramOptions {
   /** The name of the program in errors. @default the program */
   what?: string;
   stdio?: StdioOptions;
+  /** Added to the environment of this process. */
+  environment?: Readonly<Record<string, string>>;
   /** After this time the program is killed and the call fails. */
   timeoutMilliseconds: number;
   clock?: Clock;
@@ -41,9 +43,10 @@ export function startProgram({
   args,
   what = program,
   stdio = ["ignore", "pipe", "pipe"],
+  environment = {},
   clock = systemClock,
 }: Omit<RunProgramOptions, "timeoutMilliseconds">): StartedProgram {
-  const child = spawn(program, args, { stdio });
+  const child = spawn(program, args, { stdio, env: { ...process.env, ...environment } });
   const stdout = collect(child.stdout);
   const stderr = collect(child.stderr);
   const exit = once(child, "exit") as Promise<[number | null, string | null]>;

@@ -22,6 +22,8 @@ export interface EngineOptions {
    */
   layersOfVolumes?: string | undefined;
   images: SavedImages;
+  /** Variables of every command. */
+  environment: Readonly<Record<string, string>>;
   /** The leaf control groups in which the sandbox runs. Undefined where its resources are not limited. */
   cgroup?: SandboxCgroup | undefined;
   /** Whether the sandbox and its cell share a memory limit. @default false */
@@ -95,7 +97,8 @@ export class Engine {
     if (this.#early.has(command)) return;
     const { gate, root, image } = this.#earlyPaths(command);
     const args = this.#commandLine(this.#earlyArgs(command, image), { log: gate, root });
-    const options = { program: this.#options.runsc, args, what: `gVisor ${command}`, gate };
+    const { runsc: program, environment } = this.#options;
+    const options = { program, args, what: `gVisor ${command}`, environment, gate };
     this.#early.set(
       command,
       HeldCommand.start(options).catch(() => undefined),
@@ -266,6 +269,7 @@ export class Engine {
     const result = await runProgram({
       ...inLeaves(enter, this.#options.runsc, this.#commandLine(args, { log: this.#log, root: this.#root })),
       what: `gVisor ${command}`,
+      environment: this.#options.environment,
       timeoutMilliseconds,
     });
     await this.#requireSuccess(command, result, imagePathIn(args));

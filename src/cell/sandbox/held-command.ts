@@ -8,6 +8,7 @@ export interface HeldCommandOptions {
   args: readonly string[];
   /** The name of the command in errors. */
   what: string;
+  environment?: Readonly<Record<string, string>>;
   /** The named pipe that is passed as its log file. Created if missing; the next command reuses it. */
   gate: string;
 }

@@ -103,9 +103,11 @@ export class Sandbox {
     await mkdir(etcPath, { recursive: true });
     await writeFile(join(etcPath, "resolv.conf"), "nameserver 169.254.17.1\n");
     const root = await roots.take(layers.map(({ path }) => path));
-    const { hasGofer } = paths;
+    const { sidePrograms } = paths;
+    // gVisor's name for it.
+    const gofer = sidePrograms && join(sidePrograms, "checkpointgofer");
     const id = containerId(config.sandbox.uid);
-    const images = new SavedImages({ hasGofer, directory: join(paths.directory, "gofer", id), layer: root.upper });
+    const images = new SavedImages({ gofer, directory: join(paths.directory, "gofer", id), layer: root.upper });
     const engine = new Engine({
       runsc: paths.runsc,
       directory: paths.directory,
@@ -113,6 +115,7 @@ export class Sandbox {
       layerBytes: layerBytesOf(container),
       layersOfVolumes: layersOfVolumes(setting, root),
       images,
+      environment: sidePrograms === undefined ? {} : { GVISOR_SIDECAR_BINARIES_DIR: sidePrograms },
       cgroup,
       sharesMemory: options.container !== undefined,
     });

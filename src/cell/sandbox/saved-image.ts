@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
@@ -44,24 +45,26 @@ const leastBytes = 16 * 1024 ** 2;
  * blocks of a disk whose file system can do that.
  */
 export class SavedImages {
-  readonly #hasGofer: boolean;
+  readonly #gofer: string | undefined;
   readonly #directory: string;
   readonly #layer: string;
   #count = 0;
 
   /**
+   * @param options.gofer the program. Undefined where all files are copied
    * @param options.directory for the options of the gofer
    * @param options.layer the directory with gVisor's file of the writable layer, below the overlay
    */
-  constructor(options: { hasGofer: boolean; directory: string; layer: string }) {
-    this.#hasGofer = options.hasGofer;
+  constructor(options: { gofer: string | undefined; directory: string; layer: string }) {
+    this.#gofer = options.gofer;
     this.#directory = options.directory;
     this.#layer = options.layer;
   }
 
   /** Whether files in `imagePath` can share blocks with the writable layer, and it is worth it for so many bytes. */
   async canClone(imagePath: string, bytes: number): Promise<boolean> {
-    return this.#hasGofer && bytes >= leastBytes && (await canShareBlocks(this.#layer, imagePath));
+    if (bytes < leastBytes || this.#gofer === undefined || !existsSync(this.#gofer)) return false;
+    return canShareBlocks(this.#layer, imagePath);
   }
 
   async toWrite(imagePath: string, { clones }: Pick<ImageWrites, "clones">): Promise<WrittenImage> {

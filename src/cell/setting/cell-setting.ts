@@ -19,8 +19,8 @@ export interface CellPaths {
   directory: string;
   /** The unpacked layers. Cells of one node can share them. */
   layers: string;
-  /** Whether gVisor's side programs include Ramet's gofer (src/cell/sandbox/saved-image.ts). */
-  hasGofer: boolean;
+  /** The directory with gVisor's side programs and Ramet's gofer (src/cell/sandbox/saved-image.ts), if there is the gofer. */
+  sidePrograms?: string;
   /** A file with the cell's current state as JSON, for the node that runs it. Replaced atomically on each change. */
   stateFile?: string;
 }
@@ -84,8 +84,10 @@ export function cellPaths(environment: NodeJS.ProcessEnv): CellPaths {
     link: environment["RAMET_LINK"] ?? "/usr/local/bin/ramet-link",
     directory,
     layers: environment["RAMET_CELL_LAYERS"] ?? `${directory}/layers`,
-    hasGofer: environment["RAMET_GOFER"] === "true",
-    ...defined({ stateFile: environment["RAMET_CELL_STATE_FILE"] }),
+    ...defined({
+      sidePrograms: environment["RAMET_SIDE_PROGRAMS"],
+      stateFile: environment["RAMET_CELL_STATE_FILE"],
+    }),
   };
 }
 

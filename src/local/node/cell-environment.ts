@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { CellConfig } from "../../api/wire/cell-api.ts";
 import { environmentPrefix } from "../../api/pod/container-spec.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 import { directoryInside } from "./pod-view.ts";
 import type { NodeImage, NodePod } from "./pod.ts";
@@ -34,11 +35,7 @@ export function cellVariables({ image, ip, tools }: PlacedContainer): Record<str
     RAMET_RUNSC: tools.runsc,
     RAMET_GUEST: tools.guest,
     RAMET_LINK: tools.link,
-    ...(tools.sidePrograms !== undefined && {
-      // Read by gVisor, from the environment of the cell.
-      GVISOR_SIDECAR_BINARIES_DIR: tools.sidePrograms,
-      RAMET_GOFER: "true",
-    }),
+    ...defined({ RAMET_SIDE_PROGRAMS: tools.sidePrograms }),
   };
 }
 

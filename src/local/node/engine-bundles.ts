@@ -76,7 +76,8 @@ async function keepSidePrograms(runsc: string, making: string): Promise<void> {
   if (existsSync(side)) await cp(side, join(making, "gvisor-bin"), { recursive: true });
 }
 
-async function keep(from: string, to: string): Promise<void> {
+/** Makes a file that remains when the other one is removed. */
+export async function keep(from: string, to: string): Promise<void> {
   await link(from, to).catch(() => copyFile(from, to));
 }
 

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdir, readdir, realpath, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { hasSystemCode } from "../../base/errors.ts";
+import { keep } from "./engine-bundles.ts";
 
 /**
  * Makes a directory with gVisor's side programs, and with Ramet's gofer under the name of gVisor's (runsc/gvisorbinaries). Its name
@@ -19,11 +20,13 @@ export async function linkSidePrograms(parent: string, runsc: string, gofer: str
   await mkdir(directory, { recursive: true, mode: 0o700 });
   await Promise.all([
     ...names.map((name) => linked(join(own, name), join(directory, name))),
-    linked(gofer, join(directory, goferName)),
+    // A cell keeps using it when a later release has removed it from the cache.
+    keep(gofer, join(directory, goferName)),
   ]);
   return directory;
 }
 
+/** gVisor's name. */
 const goferName = "checkpointgofer";
 
 async function linked(target: string, path: string): Promise<void> {

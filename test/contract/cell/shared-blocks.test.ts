@@ -52,8 +52,7 @@ describe.runIf(disk !== undefined)("on a disk whose files can share blocks", () 
     const tools = await acquireTools({ names: ["runsc", "ramet-gofer"] });
     const directory = join(cells.rig.directory, "side");
     environment = {
-      RAMET_GOFER: "true",
-      GVISOR_SIDECAR_BINARIES_DIR: await linkSidePrograms(directory, tools.runsc, tools["ramet-gofer"]),
+      RAMET_SIDE_PROGRAMS: await linkSidePrograms(directory, tools.runsc, tools["ramet-gofer"]),
     };
   });
   afterAll(async () => {
@@ -152,7 +151,7 @@ describe.runIf(disk !== undefined)("on a disk whose files can share blocks", () 
     const directory = join(cells.rig.directory, "broken");
     await mkdir(directory);
     await symlink("/bin/false", join(directory, "checkpointgofer"));
-    const source = await boot("broken", { RAMET_GOFER: "true", GVISOR_SIDECAR_BINARIES_DIR: directory });
+    const source = await boot("broken", { RAMET_SIDE_PROGRAMS: directory });
     const written = await write(source, "/data", 64);
     await expect(cells.checkpoint(source, "broken")).rejects.toMatchObject({ code: "EngineFailed" });
     expect(await digest(source, "/data")).toBe(written);
