@@ -89,21 +89,21 @@ describe.runIf(disk !== undefined)("on a disk whose files can share blocks", () 
     async (contents) => {
       const name = `once-${contents.length}`;
       const source = await boot(name);
-      const written = await write(source, "/data", 512);
+      const written = await write(source, "/data", 256);
       const start = await used();
       const { manifestDigest } = await cells.checkpoint(source, name, { contents });
       const captured = await used();
-      expect(captured - start).toBeLessThan(128 * mebibyte);
+      expect(captured - start).toBeLessThan(100 * mebibyte);
 
       const published = { checkpointId: name, manifestDigest, contents };
       const path = join(cells.rig.directory, "store", namespace, "checkpoints", name, "manifest.json");
       const manifest = Manifest.parse(JSON.parse(await readFile(path, "utf8")));
-      expect(manifest.clonedBytes).toBeGreaterThanOrEqual(500 * mebibyte);
+      expect(manifest.clonedBytes).toBeGreaterThanOrEqual(250 * mebibyte);
       const clones: RunningCell[] = [];
       for (const each of [1, 2])
         clones.push(ended(await cells.clone({ name: `${name}-clone-${each}`, container, environment }, published)));
       for (const clone of clones) expect(await digest(clone, "/data")).toBe(written);
-      expect((await used()) - captured).toBeLessThan(128 * mebibyte);
+      expect((await used()) - captured).toBeLessThan(100 * mebibyte);
 
       await cells.output(clones[0] as RunningCell, "printf changed | dd of=/data conv=notrunc status=none");
       for (const other of [source, clones[1] as RunningCell]) expect(await digest(other, "/data")).toBe(written);
@@ -112,13 +112,13 @@ describe.runIf(disk !== undefined)("on a disk whose files can share blocks", () 
 
   it("a second checkpoint stores what has changed", async () => {
     const source = await boot("second");
-    await write(source, "/data", 512);
+    await write(source, "/data", 256);
     await cells.checkpoint(source, "first", { contents: ["filesystem"] });
     const start = await used();
-    await cells.output(source, "head -c 25M /dev/urandom | dd of=/data conv=notrunc bs=1M status=none && sync");
+    await cells.output(source, "head -c 12M /dev/urandom | dd of=/data conv=notrunc bs=1M status=none && sync");
     const changed = await digest(source, "/data");
     const { manifestDigest } = await cells.checkpoint(source, "second", { contents: ["filesystem"] });
-    expect((await used()) - start).toBeLessThan(51 * mebibyte);
+    expect((await used()) - start).toBeLessThan(25 * mebibyte);
     const published = { checkpointId: "second", manifestDigest, contents: ["filesystem"] satisfies Contents };
     const clone = ended(await cells.clone({ name: "second-clone", container, environment }, published));
     expect(await digest(clone, "/data")).toBe(changed);
