@@ -1,9 +1,10 @@
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { goEnvironment } from "./acquire-tools.ts";
 import { findGo, goModuleSources } from "./go-build.ts";
+import { packageRoot } from "./tool.ts";
 
 const go = await findGo(process.env);
 let directory: string;
@@ -25,4 +26,12 @@ it.skipIf(go === undefined)("reads modules that the user has before it asks the 
   const downloads = join(directory, "go", "pkg", "mod", "cache", "download");
   await mkdir(downloads, { recursive: true });
   expect(await sources()).toBe(`file://${downloads},https://proxy.example,direct`);
+});
+
+it("the gofer has the protocol of the gVisor that runs the sandboxes", async () => {
+  const [tools, native] = await Promise.all(
+    ["tools", "native"].map((module) => readFile(join(packageRoot(), module, "go.mod"), "utf8")),
+  );
+  const gvisor = /gvisor\.dev\/gvisor (\S+)/;
+  expect(gvisor.exec(native ?? "")?.[1]).toBe(gvisor.exec(tools ?? "")?.[1] ?? "none");
 });
