@@ -18,6 +18,7 @@ const usage = `usage:
   ramet-link pod [flags] -- CMD ARG…   run CMD in namespaces of its own, as a Pod's sandbox would
   ramet-link tree …                    copies or removes a directory of a volume
   ramet-link layer …                   unpacks the files of a named snapshot
+  ramet-link root …                    adds layers to a sandbox that waits to be restored
   ramet-link probe                     what this machine allows, as JSON
 `
 
@@ -40,6 +41,8 @@ func main() {
 		os.Exit(pod.Init())
 	case "layer":
 		os.Exit(layer.Main(os.Args[2:]))
+	case "root":
+		os.Exit(layer.ReplaceRoot(os.Args[2:]))
 	case "tree":
 		os.Exit(tree.Main(os.Args[2:]))
 	case "probe":

@@ -224,7 +224,7 @@ async function manifestDraft(
     image: { name: config.container.image, ...defined({ digest: image.digest }) },
     consistency: contents.includes("memory") ? "atomic" : quiesced ? "quiesced" : "crash",
     ...(sandbox.layers.length > 0 && {
-      layers: sandbox.layers.map(({ path: _, ...ref }) => ref),
+      layers: sandbox.layers.map(({ path: _, inode: __, ...ref }) => ref),
     }),
   };
 }

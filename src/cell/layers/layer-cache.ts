@@ -1,10 +1,10 @@
-import { access, mkdir, utimes } from "node:fs/promises";
+import { mkdir, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
 import type { LayerRef } from "../../api/wire/grant.ts";
 import { jsonValue } from "../../base/canonical-json.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
-import { isFulfilled, RametError } from "../../base/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
 import { layerFile } from "../../store/manifest.ts";
 import type { ReadSession } from "../../store/sessions.ts";
@@ -22,9 +22,7 @@ export async function cachedLayers(
   refs: readonly LayerRef[],
   paths: Pick<CellPaths, "layers">,
 ): Promise<UnpackedLayer[] | undefined> {
-  const layers = refs.map((ref) => ({ ...ref, path: layerPath(ref, paths) }));
-  const found = await Promise.all(layers.map(({ path }) => isFulfilled(access(path))));
-  return found.every(Boolean) ? layers : undefined;
+  return Promise.all(refs.map((ref) => reuse(ref, layerPath(ref, paths)))).catch(() => undefined);
 }
 
 /**
@@ -38,8 +36,8 @@ export async function provideLayer(
   open: () => Promise<Pick<ReadSession, "imagePath" | "release">>,
 ): Promise<UnpackedLayer> {
   const path = layerPath(ref, { layers });
-  // Layers that nothing uses for a while are removed. This one is used now.
-  if (await isFulfilled(touch(path))) return { ...ref, path };
+  const found = await reuse(ref, path).catch(() => undefined);
+  if (found !== undefined) return found;
   await mkdir(layers, { recursive: true, mode: 0o700 });
   const { imagePath, release } = await open();
   try {
@@ -47,7 +45,7 @@ export async function provideLayer(
   } finally {
     await release();
   }
-  return { ...ref, path };
+  return unpacked(ref, path);
 }
 
 /** Its name tells the node whether anything needs it, and that it has this content. */
@@ -55,10 +53,16 @@ function layerPath({ checkpointId, manifestDigest }: LayerRef, { layers }: Pick<
   return join(layers, `${checkpointId}.${manifestDigest.slice("sha256:".length)}`);
 }
 
-async function touch(path: string): Promise<void> {
+/** Layers that nothing uses for a while are removed. This one is used now. */
+async function reuse(ref: LayerRef, path: string): Promise<UnpackedLayer> {
   const now = new Date();
   await utimes(`${path}.lock`, now, now);
-  await access(path);
+  return unpacked(ref, path);
+}
+
+async function unpacked(ref: LayerRef, path: string): Promise<UnpackedLayer> {
+  const { ino } = await stat(path);
+  return { ...ref, path, inode: ino };
 }
 
 async function unpack(

@@ -80,6 +80,7 @@ export class Cell {
         report(unenforced);
         this.#states.set({ unenforced });
       },
+      report,
     });
     this.#core = {
       setting,

@@ -23,6 +23,8 @@ export interface RootDirectoriesOptions {
   /** In which the roots are mounted. The kubelet counts its size, so that a Pod's limit of ephemeral storage applies. */
   directory: string;
   imagePath: string;
+  /** The program `ramet-link`. */
+  link: string;
   /** Keep what sandboxes write in memory. */
   inMemory: boolean;
 }
@@ -56,6 +58,25 @@ export class RootDirectories {
     const taken = this.#next ?? this.#mount();
     this.#next = undefined;
     return taken;
+  }
+
+  /**
+   * Gives a created sandbox another root, with these layers. gVisor opens the root when the sandbox starts or is restored. What the
+   * sandbox writes stays in the writable layer of the first one. After an error the sandbox must not start.
+   * @throws RametError `HostUnsupported`, also where the cell has no right to change the gofer's mounts
+   */
+  async replace(root: RootDirectory, layers: readonly string[]): Promise<RootDirectory> {
+    const next = await this.take(layers);
+    try {
+      await replaceRoot(this.#options.link, [root.path, next.path]);
+    } catch (error) {
+      await next.remove();
+      throw error;
+    }
+    const remove = async (): Promise<void> => {
+      await Promise.all([next.remove(), root.remove()]);
+    };
+    return { ...root, path: next.path, remove };
   }
 
   /** Removes a root that was not taken. */
@@ -148,6 +169,13 @@ async function mount(args: readonly string[]): Promise<void> {
   throw new RametError("HostUnsupported", `mounting the sandbox's root failed: ${stderr.trim()}`, {
     hint: "Use kernel 5.11 or newer with overlayfs; in a Pod, also the SYS_ADMIN capability and no default AppArmor profile",
   });
+}
+
+async function replaceRoot(link: string, paths: readonly string[]): Promise<void> {
+  const options = { program: link, args: ["root", ...paths], timeoutMilliseconds: mountTimeoutMilliseconds };
+  const { code, stderr } = await runProgram(options);
+  if (code === 0) return;
+  throw new RametError("HostUnsupported", `replacing the root of a waiting sandbox failed: ${stderr.trim()}`);
 }
 
 /** Overlayfs separates directories by colons and options by commas. */

@@ -25,6 +25,8 @@ export interface SandboxEnvironmentOptions {
   onLost: (why: RametError) => void;
   /** Called when limits of the container cannot be enforced here. */
   onUnenforced: (why: string) => void;
+  /** Logs for the operator. */
+  report: (message: string, detail?: Record<string, unknown>) => void;
 }
 
 /** What has been prepared on the host. */
@@ -35,8 +37,8 @@ interface Prepared {
 }
 
 /**
- * The sandboxes of one cell and what they need on the host. There is the current sandbox, one that waits to replace it, and one that
- * was replaced.
+ * The sandboxes of one cell and what they need on the host. There is the current sandbox, one that waits to replace it, and those that
+ * were replaced.
  */
 export class SandboxEnvironment {
   readonly #options: SandboxEnvironmentOptions;
@@ -45,8 +47,8 @@ export class SandboxEnvironment {
   #current: Sandbox | undefined;
   /** Created; nothing runs in it. */
   #waiting: Promise<Sandbox> | undefined;
-  /** Stopped, and not removed yet. */
-  #replaced: Sandbox | undefined;
+  /** No longer needed, and not removed yet. */
+  #replaced: Sandbox[] = [];
   /** The last operation. `remove` waits for it. */
   #busy: Promise<unknown> = Promise.resolve();
 
@@ -144,11 +146,9 @@ export class SandboxEnvironment {
     await this.#prepared?.resources.cgroup.leaves?.liftCpuLimit();
   }
 
-  /** Removes the replaced sandbox. This takes CPU: call it when the new sandbox responds. */
+  /** Removes the replaced sandboxes. This takes CPU: call it when the new sandbox responds. */
   async removeReplaced(): Promise<void> {
-    const old = this.#replaced;
-    this.#replaced = undefined;
-    await old?.destroy();
+    await Promise.all(this.#replaced.splice(0).map((old) => old.destroy()));
   }
 
   async remove(): Promise<void> {
@@ -177,15 +177,15 @@ export class SandboxEnvironment {
   }
 
   async #replace(old: Sandbox, next: Sandbox, origin: SandboxOrigin): Promise<void> {
-    this.#replaced = old;
+    this.#replaced.push(old);
     await Promise.all([old.halt(), this.network.prepare()]);
     this.#setCurrent(next);
     await next.run(isMemory(origin) ? origin : undefined);
   }
 
   /**
-   * Returns the waiting sandbox if it still exists and fits the origin. It does not fit an origin with changed files, which
-   * are applied when a sandbox is created, and other layers.
+   * Returns the waiting sandbox, with the layers of the origin, if it still exists and fits. It does not fit an origin with changed
+   * files, which are applied when a sandbox is created.
    */
   async #takeWaiting({ origin, layers }: SandboxSource): Promise<Sandbox | undefined> {
     if (origin !== "image" && !isMemory(origin)) return undefined;
@@ -193,10 +193,24 @@ export class SandboxEnvironment {
     this.#waiting = undefined;
     const waiting = await taken?.catch(() => undefined);
     if (waiting === undefined) return undefined;
-    const isSame = isDeepStrictEqual(waiting.layers, layers);
-    if (isSame && !waiting.hasEnded && (await waiting.engine.isRunning())) return waiting;
-    await waiting.destroy();
+    if (!waiting.hasEnded && (await this.#hasLayers(waiting, layers)) && (await waiting.engine.isRunning()))
+      return waiting;
+    this.#replaced.push(waiting);
     return undefined;
+  }
+
+  /** Changes the layers of the waiting sandbox if they are others. */
+  async #hasLayers(waiting: Sandbox, layers: readonly UnpackedLayer[]): Promise<boolean> {
+    if (isDeepStrictEqual(waiting.layers, layers)) return true;
+    try {
+      await waiting.setLayers(layers);
+      return true;
+    } catch (error) {
+      this.#options.report("changing the layers of the waiting sandbox failed; another one is created", {
+        message: RametError.from(error).message,
+      });
+      return false;
+    }
   }
 
   #setCurrent(sandbox: Sandbox): void {

@@ -15,6 +15,7 @@ export async function allocateResources(setting: CellSetting) {
   const roots = new RootDirectories({
     directory: join(paths.directory, "root"),
     imagePath: config.rootPath,
+    link: paths.link,
     inMemory: config.layerInMemory === true,
   });
   const [cgroup] = await Promise.all([makeLeaves(own), roots.prepare()]);

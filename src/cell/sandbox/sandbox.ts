@@ -21,6 +21,8 @@ export type SandboxOrigin = SandboxFiles | SavedMemory;
 /** A layer that is unpacked on this node. */
 export interface UnpackedLayer extends LayerRef {
   path: string;
+  /** A layer that was removed and unpacked again has another one. */
+  inode: number;
 }
 
 export interface SandboxOptions {
@@ -44,9 +46,9 @@ export class Sandbox {
   readonly ended: Promise<void>;
   /** The memory that the sandbox shares with its cell, if that has a limit. */
   readonly container: ContainerMemory | undefined;
-  /** @see SandboxOptions.layers */
-  readonly layers: readonly UnpackedLayer[];
-  readonly #root: RootDirectory;
+  readonly #roots: RootDirectories;
+  #layers: readonly UnpackedLayer[];
+  #root: RootDirectory;
   readonly #cgroup: SandboxCgroup | undefined;
   readonly #isLimited: boolean;
   #hasEnded = false;
@@ -63,9 +65,10 @@ export class Sandbox {
     this.engine = parts.engine;
     this.#root = parts.root;
     this.ended = parts.ended;
-    const { cgroup, container, setting, layers } = parts.options;
+    const { cgroup, container, setting, layers, roots } = parts.options;
+    this.#layers = layers;
+    this.#roots = roots;
     this.images = parts.images;
-    this.layers = layers;
     this.#cgroup = cgroup;
     this.container = container;
     this.#isLimited = setting.config.container.resources.memoryBytes !== undefined;
@@ -169,6 +172,18 @@ export class Sandbox {
   /** The bytes on disk of the files that the sandbox has written. */
   writtenBytes(): Promise<number> {
     return this.#root.writtenBytes();
+  }
+
+  /** @see SandboxOptions.layers */
+  get layers(): readonly UnpackedLayer[] {
+    return this.#layers;
+  }
+
+  /** Changes the layers of a sandbox in which nothing runs yet. @see RootDirectories.replace */
+  async setLayers(layers: readonly UnpackedLayer[]): Promise<void> {
+    const paths = layers.map(({ path }) => path);
+    this.#root = await this.#roots.replace(this.#root, paths);
+    this.#layers = layers;
   }
 
   /** The root directory on the host, without what the sandbox has written. */

@@ -1,7 +1,10 @@
-import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { LayerRef } from "../../../src/api/wire/grant.ts";
+import { processesOf, sentries } from "../../setup/cell-processes.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
-import { both, Cells, type PublishedCheckpoint } from "../../setup/cells.ts";
+import { both, Cells, namespace, type PublishedCheckpoint } from "../../setup/cells.ts";
 
 /** Real cells. They share the unpacked layers as those of one node do. */
 let cells: Cells;
@@ -28,15 +31,28 @@ async function captureLayer(cell: RunningCell, checkpointId: string): Promise<La
   return { checkpointId, manifestDigest, sizeBytes };
 }
 
-/** Starts a sandbox from a checkpoint on layers. */
-async function clone(name: string, checkpoint: PublishedCheckpoint, layers: readonly LayerRef[]): Promise<RunningCell> {
-  const environment = { RAMET_CELL_LAYERS: `${cells.rig.directory}/layers` };
-  const cell = whileTest(await cells.rig.startCell({ name, container, start: "wait", environment }));
+const onNode = (directory = "layers") => ({ RAMET_CELL_LAYERS: `${cells.rig.directory}/${directory}` });
+
+/** The body of a request to restore a checkpoint on layers. */
+async function requestOf({ identity }: RunningCell, checkpoint: PublishedCheckpoint, layers: readonly LayerRef[]) {
   const [grant, ...grants] = await Promise.all([checkpoint, ...layers].map((one) => cells.readGrant(one)));
   const { contents = both } = checkpoint;
-  await cells.client.restore(cell.address, { identity: cell.identity, grant: grant!, contents, layers: grants });
+  return { identity, grant: grant!, contents, layers: grants };
+}
+
+/** Starts a sandbox from a checkpoint on layers. */
+async function startClone(
+  name: string,
+  checkpoint: PublishedCheckpoint,
+  layers: readonly LayerRef[],
+  more: { environment?: Record<string, string>; keepsWaiting?: true } = {},
+): Promise<RunningCell> {
+  const cell = await cells.rig.startCell({ name, container, start: "wait", environment: onNode(), ...more });
+  await cells.client.restore(cell.address, await requestOf(cell, checkpoint, layers));
   return cell;
 }
+
+const clone = async (...args: Parameters<typeof startClone>) => whileTest(await startClone(...args));
 
 const write = `import os
 os.makedirs("/data/deep")
@@ -96,5 +112,103 @@ it("is refused without the layers below it, before anything starts", async () =>
   ).rejects.toMatchObject({
     code: "InvalidArgument",
     message: expect.stringContaining("it needs the layers below") as string,
+  });
+});
+
+describe("a sandbox that waits for a restore", () => {
+  const layers = { plain: [] as LayerRef[], one: [] as LayerRef[], two: [] as LayerRef[] };
+  type Name = keyof typeof layers;
+  const checkpoints = new Map<Name, PublishedCheckpoint>();
+  const files = `import os
+read = lambda path: open(path).read() if os.path.exists(path) else None
+print(read("/opt/mark"), read("/opt/one"), read("/opt/two"), os.path.exists("/usr/bin/env"), os.path.exists("/etc/resolv.conf"))`;
+  const expectedFiles = {
+    plain: "plain None None True True",
+    one: "one 1 None False True",
+    two: "two None 2 False True",
+  };
+
+  async function capture(cell: RunningCell, name: Name): Promise<void> {
+    await python(cell, `open("/opt/mark", "w").write("${name}")`);
+    checkpoints.set(name, { checkpointId: `waiting-${name}`, ...(await cells.checkpoint(cell, `waiting-${name}`)) });
+    await python(cell, `import os; os.remove("/opt/mark")`);
+  }
+
+  beforeAll(async () => {
+    const builder = await cells.boot({ name: "waiting-builder", container });
+    await capture(builder, "plain");
+    await python(builder, `import os; open("/opt/one", "w").write("1"); os.remove("/usr/bin/env")`);
+    layers.one = [await captureLayer(builder, "waiting-layer-one")];
+    const first = await startClone("waiting-first", filesOnly(layers.one[0]!), []);
+    await capture(first, "one");
+    await python(first, `import os; os.remove("/opt/one"); open("/opt/two", "w").write("2")`);
+    layers.two = [...layers.one, await captureLayer(first, "waiting-layer-two")];
+    const second = await startClone("waiting-second", filesOnly(layers.two[1]!), layers.one);
+    await capture(second, "two");
+    for (const { process: cell } of [builder, first, second]) cell.kill("SIGTERM");
+  });
+
+  /** Starts a clone in which a sandbox waits, as in a set. */
+  async function warm(name: string, from: Name, environment = onNode()) {
+    const cell = await clone(name, checkpoints.get(from)!, layers[from], { keepsWaiting: true, environment });
+    await expect.poll(() => sentries(cell).then((all) => all.length)).toBe(2);
+    const [, waiting] = await sentries(cell);
+    return { cell, waiting: waiting! };
+  }
+
+  async function restore(cell: RunningCell, name: Name, request: string): Promise<void> {
+    const body = await requestOf(cell, checkpoints.get(name)!, layers[name]);
+    await cells.client.restoreInPlace(cell.address, { ...body, request });
+  }
+
+  it.each<[Name, Name]>([
+    ["plain", "one"],
+    ["plain", "two"],
+    ["one", "two"],
+    ["two", "one"],
+    ["two", "plain"],
+  ])("gets the layers of its checkpoint: from %s to %s and back", async (from, to) => {
+    const { cell, waiting } = await warm(`from-${from}-to-${to}`, from);
+    await restore(cell, to, "there");
+    expect(await python(cell, files)).toBe(expectedFiles[to]);
+    await expect.poll(() => sentries(cell)).toEqual([waiting]);
+    const after = await cells.checkpoint(cell, `after-${from}-${to}`);
+    const copy = await clone(`copy-${from}-${to}`, { checkpointId: `after-${from}-${to}`, ...after }, layers[to]);
+    expect(await python(copy, files)).toBe(expectedFiles[to]);
+    await restore(cell, from, "back");
+    expect(await python(cell, files)).toBe(expectedFiles[from]);
+  });
+
+  it("gets a layer that was removed from the node and unpacked again", async () => {
+    const { cell, waiting } = await warm("removed", "one", onNode("layers-removed"));
+    await rm(join(cells.rig.directory, "layers-removed"), { recursive: true });
+    await restore(cell, "one", "again");
+    expect(await python(cell, files)).toBe(expectedFiles.one);
+    await expect.poll(() => sentries(cell)).toEqual([waiting]);
+  });
+
+  it("takes another checkpoint after one whose layer is lost", async () => {
+    const { cell, waiting } = await warm("lost", "plain", onNode("layers-lost"));
+    const layer = await captureLayer(cell, "lost-layer");
+    const source = await clone("lost-source", filesOnly(layer), []);
+    const memory = await cells.checkpoint(source, "lost-memory");
+    await cells.store.remove({ namespace, checkpointId: "lost-layer" });
+    const lost = await requestOf(cell, { checkpointId: "lost-memory", ...memory }, [layer]);
+    await expect(cells.client.restoreInPlace(cell.address, { ...lost, request: "lost" })).rejects.toMatchObject({
+      code: "CheckpointLost",
+    });
+    expect(await python(cell, files)).toBe(expectedFiles.plain);
+    await restore(cell, "one", "other");
+    expect(await python(cell, files)).toBe(expectedFiles.one);
+    await expect.poll(() => sentries(cell)).toEqual([waiting]);
+  });
+
+  it("is replaced if its files cannot be changed, and the restore succeeds", async () => {
+    const { cell, waiting } = await warm("killed", "plain");
+    const gofers = await processesOf((line) => line.startsWith("runsc-gofer") && line.includes(cell.directory));
+    process.kill(gofers.at(-1)!, "SIGKILL");
+    await restore(cell, "one", "there");
+    expect(await python(cell, files)).toBe(expectedFiles.one);
+    expect(await sentries(cell)).not.toContain(waiting);
   });
 });

@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { CellState, RestoreResult } from "../../../src/api/wire/cell-api.ts";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
-import { identifyProcess } from "../../../src/local/process-identity.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
+import { heldRestores, sentries } from "../../setup/cell-processes.ts";
 import { both, Cells } from "../../setup/cells.ts";
 import { countAt, counterPort, counterScript } from "../../setup/counter.ts";
 
@@ -155,22 +155,3 @@ describe("restore in place", () => {
     await expect.poll(() => cell.process.exitCode).toBe(3);
   });
 });
-
-/** Returns gVisor's processes for the sandboxes of a cell, the oldest first. */
-function sentries({ directory }: RunningCell): Promise<number[]> {
-  return processesOf((line) => line.startsWith("runsc-sandbox") && line.includes(directory));
-}
-
-/** Returns gVisor's restore commands that were started early and wait for a checkpoint. */
-function heldRestores({ directory }: RunningCell): Promise<number[]> {
-  return processesOf((line) => line.includes("\0restore\0") && line.includes(directory));
-}
-
-async function processesOf(isWanted: (commandLine: string) => boolean): Promise<number[]> {
-  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
-  const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
-  const wanted = pids.filter((_, at) => isWanted(lines[at] ?? "")).map(Number);
-  // The ids of processes begin again at their end, so they do not tell which one is older.
-  const startedAt = (pid: number): number => Number(identifyProcess(pid)?.startedAt);
-  return wanted.sort((a, b) => startedAt(a) - startedAt(b));
-}
