@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { hasLayer } from "../../src/api/kinds/checkpoint.ts";
+import { sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
+import { annotations } from "../../src/api/names/labels.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
-import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
+import { baseTemplate, openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
 
 /** Named snapshots whose files are layers, with real cells and a directory as their store. */
 let world: SnapshotWorld;
@@ -96,4 +98,54 @@ it("is refused for a template that mounts a volume, which a layer does not have"
   expect((await world.settled("refused")).status?.message).toMatch(
     /The files of the steps cannot be layers: the template mounts volumes/,
   );
+});
+
+const apiVersion = "agents.kruise.io/v1alpha1";
+const sandboxOf = (name: string) => world.cluster.seen.sandboxes.store.get(`t/${name}`);
+
+it("gives its files to sandboxes of a set that were prepared without them, and again after a rollback to other files", async () => {
+  const recipe = [{ run: "echo warm > /opt/warm; rm /usr/bin/env" }, { start: "sleep infinity" }];
+  await world.apply("warm", { from, recipe, layers: true });
+  await world.apply("plain", { from, recipe: [{ run: "echo plain > /opt/plain" }] });
+  const [warm, plain] = [await world.settled("warm"), await world.settled("plain")].map(
+    ({ status }) => status?.checkpointId ?? "",
+  );
+  const metadata = { name: "pool", namespace: "t" };
+  const set = { replicas: 3, template: baseTemplate };
+  await world.cluster.create({ apiVersion, kind: "SandboxSet", metadata, spec: set });
+  const claim = { templateName: "pool", replicas: 3, annotations: { "ramet.dev/restore-from": "warm" } };
+  await world.cluster.create({
+    apiVersion,
+    kind: "SandboxClaim",
+    metadata: { ...metadata, name: "claim" },
+    spec: claim,
+  });
+  const claims = world.cluster.client.of(sandboxClaimKind);
+  const claimed = () => claims.get({ namespace: "t", name: "claim" });
+  await expect.poll(async () => (await claimed()).status?.phase, { timeout: 120_000 }).toBe("Completed");
+  const names = (await claimed()).status?.ramet?.sandboxes ?? [];
+  expect(names).toHaveLength(3);
+
+  const hasFiles = async (name: string, isWarm: boolean) => {
+    const [present, absent] = isWarm ? ["warm", "plain"] : ["plain", "warm"];
+    expect(await world.read(name, `/opt/${present}`)).toBe(`${present}\n`);
+    await expect(world.read(name, `/opt/${absent}`)).rejects.toMatchObject({ code: "NotFound" });
+    expect(sandboxOf(name)?.status?.ramet?.layers ?? []).toHaveLength(isWarm ? 1 : 0);
+  };
+  const [name = ""] = names;
+  const pod = sandboxOf(name)?.status?.podInfo?.podUID;
+  for (const each of names) {
+    await world.cluster.sandbox(`t/${each}`, ({ status }) => status?.ramet?.restoredFrom === warm);
+    await hasFiles(each, true);
+  }
+  for (const to of [plain, warm]) {
+    const requested = { [annotations.rollbackTo]: to, [annotations.rollbackRequest]: `to-${to}` };
+    await world.cluster.seen.sandboxes.resource.mergePatch(
+      { namespace: "t", name },
+      { metadata: { annotations: requested } },
+    );
+    await world.cluster.sandbox(`t/${name}`, ({ status }) => status?.ramet?.restoredFrom === to);
+    await hasFiles(name, to === warm);
+  }
+  expect(sandboxOf(name)?.status?.podInfo?.podUID).toBe(pod);
 });

@@ -1,4 +1,4 @@
-import { lstat, open, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { lstat, mkdir, open, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import type { Grant, LayerRef } from "../../src/api/wire/grant.ts";
@@ -6,6 +6,7 @@ import { goArchitecture } from "../../src/base/go-architecture.ts";
 import { layerFile } from "../../src/store/manifest.ts";
 import { openForWrite } from "../../src/store/open.ts";
 import { draft } from "../contract/store/draft.ts";
+import { sentries } from "../setup/cell-processes.ts";
 import type { RunningCell } from "../setup/cell-rig.ts";
 import { Cells, namespace } from "../setup/cells.ts";
 
@@ -178,6 +179,42 @@ print(sorted(os.listdir("/a")), read("/a/up"), read("/a/absolute"), read("/a/nam
   // Overlayfs marks a deleted file by a device with the number 0.
   expect(devices.flat()).toEqual(["etc/passwd", 0]);
   expect((await stat(layers)).mode & 0o777).toBe(0o700);
+});
+
+it.each<[string, Entry[]]>([
+  ["the directory of a mount", [{ name: "etc", type: "symlink", to: "OUTSIDE" }]],
+  ["the directory of the guest", [{ name: ".ramet", type: "symlink", to: "../../../../../../../../../../OUTSIDE" }]],
+  [
+    "a mounted file",
+    [
+      { name: "etc", type: "directory", mode: 0o755 },
+      { name: "etc/resolv.conf", type: "symlink", to: "OUTSIDE/file" },
+    ],
+  ],
+  [
+    "a directory in place of a mounted file",
+    [
+      { name: ".ramet", type: "directory", mode: 0o755 },
+      { name: ".ramet/guest", type: "directory", mode: 0o755 },
+    ],
+  ],
+])("brings nothing out of a sandbox that waits, with a link or another kind for %s", async (_, entries) => {
+  const outside = join(cells.rig.directory, `outside-${++number}`);
+  await mkdir(outside);
+  const layer = await publish(
+    tarOf(...entries.map(({ to = "", ...entry }) => ({ ...entry, to: to.replace("OUTSIDE", outside) }))),
+  );
+  const cell = await cells.boot({ name: `waits-${number}`, container, keepsWaiting: true });
+  onTestFinished(() => {
+    cell.process.kill("SIGTERM");
+  });
+  await expect.poll(() => sentries(cell).then((all) => all.length)).toBe(2);
+  const grant = await cells.readGrant(layer);
+  const request = { identity: cell.identity, grant, contents: ["filesystem" as const], request: "1" };
+  // As in a new Pod, gVisor may refuse to start such a sandbox.
+  await cells.client.restoreInPlace(cell.address, request).catch(() => undefined);
+  expect(cell.logLines.join("\n")).toContain("creating the mount point");
+  expect(await readdir(outside)).toEqual([]);
 });
 
 it("is not read from another namespace, whatever a checkpoint says about its layers", async () => {

@@ -26,7 +26,7 @@ export interface SandboxEnvironmentOptions {
   /** Called when limits of the container cannot be enforced here. */
   onUnenforced: (why: string) => void;
   /** Logs for the operator. */
-  report: (message: string, detail?: Record<string, unknown>) => void;
+  report: (message: string) => void;
 }
 
 /** What has been prepared on the host. */
@@ -206,9 +206,7 @@ export class SandboxEnvironment {
       await waiting.setLayers(layers);
       return true;
     } catch (error) {
-      this.#options.report("changing the layers of the waiting sandbox failed; another one is created", {
-        message: RametError.from(error).message,
-      });
+      this.#options.report(`${RametError.from(error).message}; another sandbox is created`);
       return false;
     }
   }
