@@ -209,6 +209,6 @@ print(read("/opt/mark"), read("/opt/one"), read("/opt/two"), os.path.exists("/us
     process.kill(gofers.at(-1)!, "SIGKILL");
     await restore(cell, "one", "there");
     expect(await python(cell, files)).toBe(expectedFiles.one);
-    expect(await sentries(cell)).not.toContain(waiting);
+    await expect.poll(() => sentries(cell)).not.toContain(waiting);
   });
 });
