@@ -1,8 +1,15 @@
+import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { hasLayer } from "../../src/api/kinds/checkpoint.ts";
 import { sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
 import { annotations } from "../../src/api/names/labels.ts";
+import { systemClock } from "../../src/base/clock.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { treesBy } from "../../src/local/csi/storage/trees.ts";
+import { dropLayers } from "../../src/local/node/layer-directories.ts";
+import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { baseTemplate, openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
 
 /** Named snapshots whose files are layers, with real cells and a directory as their store. */
@@ -148,4 +155,28 @@ it("gives its files to sandboxes of a set that were prepared without them, and a
     await hasFiles(name, to === warm);
   }
   expect(sandboxOf(name)?.status?.podInfo?.podUID).toBe(pod);
+});
+
+it("leaves a node with its locks when nothing needs it, and stays as long as a sandbox is on it", async () => {
+  await world.apply("kept", { from, recipe: [{ run: "echo kept > /opt/of-kept" }], layers: true });
+  await world.settled("kept");
+  await world.clone("keeper", "kept");
+  const [id = ""] = sandboxOf("keeper")?.status?.ramet?.layers ?? [];
+  const directory = join(dirname(world.cluster.storePath), "layers");
+  const unneeded = join(directory, "t", "unknown.digest");
+  await Promise.all(["", ".draft"].map((suffix) => mkdir(join(`${unneeded}${suffix}`, "opt"), { recursive: true })));
+  await writeFile(`${unneeded}.lock`, "");
+  const { "ramet-link": link } = await acquireTools({ names: ["ramet-link"] });
+  const trees = treesBy(link, new AbortController().signal);
+  const drop = async (hours: number) => {
+    const now = () => new Date(Date.now() + hours * 3_600_000);
+    const client = new KubeClient(world.cluster.connection, { clock: { ...systemClock, now } });
+    return dropLayers(directory, { trees, link }, client).finally(() => client.close());
+  };
+  expect(await drop(0)).not.toContain(unneeded);
+  expect(await drop(2)).toContain(unneeded);
+  const left = await readdir(join(directory, "t"));
+  expect(left.filter((name) => name.startsWith("unknown"))).toEqual([]);
+  expect(left.filter((name) => name.startsWith(id))).toHaveLength(2);
+  expect(await world.read("keeper", "/opt/of-kept")).toBe("kept\n");
 });

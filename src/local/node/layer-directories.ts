@@ -1,5 +1,7 @@
 import { readdir, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { RametError } from "../../base/errors.ts";
+import { runProgram } from "../../base/run-program.ts";
 import { checkpointKind } from "../../api/kinds/checkpoint.ts";
 import { sandboxKind } from "../../api/kinds/sandbox.ts";
 import { layerIdsOf } from "../../api/state/checkpoint.ts";
@@ -16,26 +18,33 @@ const youngMilliseconds = 3_600_000;
  */
 export async function dropLayers(
   directory: string,
-  trees: Pick<Trees, "remove">,
+  { trees, link }: { trees: Pick<Trees, "remove">; link: string },
   client: KubeClient,
 ): Promise<string[]> {
   const needed = await neededLayers(client);
   const dropped: string[] = [];
   for (const namespace of await readdir(directory)) {
-    for (const name of await readdir(join(directory, namespace))) {
-      const path = join(directory, namespace, name);
-      const layer = name.replace(/\.(lock|draft)$/, "");
+    const names = await readdir(join(directory, namespace));
+    for (const layer of new Set(names.map((name) => name.replace(/\.(lock|draft)$/, "")))) {
+      const path = join(directory, namespace, layer);
       const id = layer.slice(0, layer.lastIndexOf("."));
-      if (needed.has(`${namespace}/${id}`) || (await isYoung(join(directory, namespace, layer), client))) continue;
-      if (name.endsWith(".lock")) continue;
-      const draft = join(directory, namespace, `${layer}.draft`);
+      if (needed.has(`${namespace}/${id}`) || (await isYoung(path, client))) continue;
       // A layer is whole or absent, also if this process ends now.
-      if (name === layer) await rename(path, draft);
-      await trees.remove(draft);
+      await trees.remove(`${path}.draft`);
+      if (names.includes(layer)) await rename(path, `${path}.draft`);
+      await trees.remove(`${path}.draft`);
+      await forget(link, path);
       dropped.push(path);
     }
   }
   return dropped;
+}
+
+/** Removes the lock file of a layer that was removed. */
+async function forget(link: string, layer: string): Promise<void> {
+  const args = ["layer", "--forget", layer];
+  const { code, stdout, stderr } = await runProgram({ program: link, args, timeoutMilliseconds: 60_000 });
+  if (code !== 0) throw new RametError("Internal", `removing the lock of a layer failed: ${stdout}${stderr}`);
 }
 
 async function isYoung(layer: string, { clock }: KubeClient): Promise<boolean> {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -425,6 +426,60 @@ func TestOneOfSeveralProcessesUnpacksALayer(t *testing.T) {
 	group.Wait()
 	if existed != 7 {
 		t.Errorf("%d of 8 found the layer", existed)
+	}
+}
+
+func TestTheLockOfARemovedLayerIsRemovedUnlessAProcessHasIt(t *testing.T) {
+	p := placeOf(t, layerOf(t, file("a", "a")))
+	_, err := provide(p.file, p.directory)
+	must(t, err)
+	isLocked := func() bool {
+		_, err := os.Lstat(p.directory + ".lock")
+		return err == nil
+	}
+	must(t, forget(p.directory))
+	if !isLocked() {
+		t.Error("a layer has lost its lock")
+	}
+	must(t, os.RemoveAll(p.directory))
+	lock, err := lockOf(p.directory, unix.LOCK_EX)
+	must(t, err)
+	must(t, forget(p.directory))
+	if !isLocked() {
+		t.Error("a process has lost its lock")
+	}
+	must(t, lock.Close())
+	must(t, forget(p.directory))
+	if isLocked() {
+		t.Error("the lock is left")
+	}
+}
+
+func TestOneOfSeveralProcessesUnpacksALayerWhoseLocksAreRemoved(t *testing.T) {
+	p := placeOf(t, layerOf(t, file("a", strings.Repeat("x", 1<<20))))
+	var group sync.WaitGroup
+	var unpacked atomic.Int32
+	for range 8 {
+		group.Go(func() {
+			found, err := provide(p.file, p.directory)
+			if err != nil {
+				t.Error(err)
+			}
+			if !found.Existed {
+				unpacked.Add(1)
+			}
+		})
+		group.Go(func() {
+			for range 50 {
+				if err := forget(p.directory); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if unpacked.Load() != 1 {
+		t.Errorf("%d of 8 unpacked the layer", unpacked.Load())
 	}
 }
 

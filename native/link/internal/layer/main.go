@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,7 +16,8 @@ import (
 )
 
 const usage = `usage:
-  ramet-link layer FILE DIRECTORY    unpacks a layer into a new directory, unless the directory exists
+  ramet-link layer FILE DIRECTORY      unpacks a layer into a new directory, unless the directory exists
+  ramet-link layer --forget DIRECTORY  removes the lock of a layer that was removed, unless a process has it
 `
 
 // Main runs `ramet-link layer` and returns its exit code. It prints one line of JSON: what the layer has, or the error.
@@ -24,6 +26,13 @@ func Main(args []string) int {
 	if len(args) != 2 {
 		fmt.Fprint(os.Stderr, usage)
 		return 2
+	}
+	if args[0] == "--forget" {
+		if err := forget(args[1]); err != nil {
+			tree.PrintFailure(err)
+			return 1
+		}
+		return 0
 	}
 	result, err := provide(args[0], args[1])
 	if err != nil {
@@ -43,14 +52,15 @@ type result struct {
 }
 
 func provide(file, directory string) (result, error) {
-	// The kernel releases the lock when the process ends, whatever ends it.
-	lock, err := os.OpenFile(directory+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := lockOf(directory, unix.LOCK_EX)
 	if err != nil {
-		return result{}, err
+		return result{}, fmt.Errorf("waiting for another process that unpacks the layer: %w", err)
 	}
 	defer func() { _ = lock.Close() }()
-	if err := retried(func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX) }); err != nil {
-		return result{}, fmt.Errorf("waiting for another process that unpacks the layer: %w", err)
+	// Layers that nothing uses for a while are removed.
+	now := time.Now()
+	if err := os.Chtimes(lock.Name(), now, now); err != nil {
+		return result{}, err
 	}
 	if _, err := os.Lstat(directory); !errors.Is(err, fs.ErrNotExist) {
 		return result{Existed: err == nil}, err
@@ -69,6 +79,48 @@ func provide(file, directory string) (result, error) {
 		return result{}, err
 	}
 	return found, syncDirectory(filepath.Dir(directory))
+}
+
+// lockOf locks a layer. The kernel releases the lock when the process ends, whatever ends it.
+func lockOf(directory string, how int) (*os.File, error) {
+	path := directory + ".lock"
+	for {
+		lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		err = retried(func() error { return unix.Flock(int(lock.Fd()), how) })
+		if err == nil {
+			var own, found os.FileInfo
+			if own, err = lock.Stat(); err == nil {
+				if found, err = os.Lstat(path); err == nil && os.SameFile(own, found) {
+					return lock, nil
+				}
+			}
+		}
+		_ = lock.Close()
+		// The process that had the lock has removed it.
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+}
+
+func forget(directory string) error {
+	lock, err := lockOf(directory, unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	for _, path := range []string{directory, directory + ".draft"} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return os.Remove(directory + ".lock")
 }
 
 func unpackDraft(file, draft string) (result, error) {
