@@ -1,4 +1,4 @@
-import { rm } from "node:fs/promises";
+import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { LayerRef } from "../../../src/api/wire/grant.ts";
@@ -31,7 +31,9 @@ async function captureLayer(cell: RunningCell, checkpointId: string): Promise<La
   return { checkpointId, manifestDigest, sizeBytes };
 }
 
-const onNode = (directory = "layers") => ({ RAMET_CELL_LAYERS: `${cells.rig.directory}/${directory}` });
+const onNode = (directory = "layers"): Record<string, string> => ({
+  RAMET_CELL_LAYERS: `${cells.rig.directory}/${directory}`,
+});
 
 /** The body of a request to restore a checkpoint on layers. */
 async function requestOf({ identity }: RunningCell, checkpoint: PublishedCheckpoint, layers: readonly LayerRef[]) {
@@ -161,6 +163,8 @@ print(read("/opt/mark"), read("/opt/one"), read("/opt/two"), os.path.exists("/us
     await cells.client.restoreInPlace(cell.address, { ...body, request });
   }
 
+  const roots = (cell: RunningCell) => readdir(join(cell.directory, "root")).then((names) => names.length);
+
   it.each<[Name, Name]>([
     ["plain", "one"],
     ["plain", "two"],
@@ -177,6 +181,8 @@ print(read("/opt/mark"), read("/opt/one"), read("/opt/two"), os.path.exists("/us
     expect(await python(copy, files)).toBe(expectedFiles[to]);
     await restore(cell, from, "back");
     expect(await python(cell, files)).toBe(expectedFiles[from]);
+    // Nothing of the first two sandboxes is left, but a root without layers that none of them has taken.
+    await expect.poll(() => roots(cell)).toBe(from === "plain" || to === "plain" ? 1 : 2);
   });
 
   it("gets a layer that was removed from the node and unpacked again", async () => {
@@ -203,7 +209,24 @@ print(read("/opt/mark"), read("/opt/one"), read("/opt/two"), os.path.exists("/us
     await expect.poll(() => sentries(cell)).toEqual([waiting]);
   });
 
-  it("is replaced if its files cannot be changed, and the restore succeeds", async () => {
+  it.each([
+    ["was killed before its first step", "kill -9 $$"],
+    ["failed after its last step", `"$LINK" "$@"; exit 1`],
+  ])("is replaced if the program that changes its layers %s, and the restore succeeds", async (_, script) => {
+    const link = join(cells.rig.directory, "failing-link");
+    const real = cells.rig.tools["ramet-link"];
+    await writeFile(link, `#!/bin/sh\nLINK=${real}\nif [ "$1" = root ]; then ${script}; fi\nexec "$LINK" "$@"\n`, {
+      mode: 0o755,
+    });
+    const { cell, waiting } = await warm("failing", "plain", { ...onNode(), RAMET_LINK: link });
+    await restore(cell, "one", "there");
+    expect(await python(cell, files)).toBe(expectedFiles.one);
+    await expect.poll(() => sentries(cell)).not.toContain(waiting);
+    // Nothing of the other sandboxes is left.
+    await expect.poll(() => roots(cell)).toBe(1);
+  });
+
+  it("is replaced if its gofer ended, and the restore succeeds", async () => {
     const { cell, waiting } = await warm("killed", "plain");
     const gofers = await processesOf((line) => line.startsWith("runsc-gofer") && line.includes(cell.directory));
     process.kill(gofers.at(-1)!, "SIGKILL");
