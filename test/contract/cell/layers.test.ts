@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { LayerRef } from "../../../src/api/wire/grant.ts";
 import { processesOf, sentries } from "../../setup/cell-processes.ts";
-import type { RunningCell } from "../../setup/cell-rig.ts";
+import type { RunningCell, StartCellOptions } from "../../setup/cell-rig.ts";
 import { both, Cells, namespace, type PublishedCheckpoint } from "../../setup/cells.ts";
 
 /** Real cells. They share the unpacked layers as those of one node do. */
@@ -47,7 +47,7 @@ async function startClone(
   name: string,
   checkpoint: PublishedCheckpoint,
   layers: readonly LayerRef[],
-  more: { environment?: Record<string, string>; keepsWaiting?: true } = {},
+  more: Pick<StartCellOptions, "environment" | "keepsWaiting" | "within"> = {},
 ): Promise<RunningCell> {
   const cell = await cells.rig.startCell({ name, container, start: "wait", environment: onNode(), ...more });
   await cells.client.restore(cell.address, await requestOf(cell, checkpoint, layers));
@@ -151,8 +151,8 @@ print(read("/opt/mark"), read("/opt/one"), read("/opt/two"), os.path.exists("/us
   });
 
   /** Starts a clone in which a sandbox waits, as in a set. */
-  async function warm(name: string, from: Name, environment = onNode()) {
-    const cell = await clone(name, checkpoints.get(from)!, layers[from], { keepsWaiting: true, environment });
+  async function warm(name: string, from: Name, more: Parameters<typeof startClone>[3] = {}) {
+    const cell = await clone(name, checkpoints.get(from)!, layers[from], { keepsWaiting: true, ...more });
     await expect.poll(() => sentries(cell).then((all) => all.length)).toBe(2);
     const [, waiting] = await sentries(cell);
     return { cell, waiting: waiting! };
@@ -186,7 +186,7 @@ print(read("/opt/mark"), read("/opt/one"), read("/opt/two"), os.path.exists("/us
   });
 
   it("gets a layer that was removed from the node and unpacked again", async () => {
-    const { cell, waiting } = await warm("removed", "one", onNode("layers-removed"));
+    const { cell, waiting } = await warm("removed", "one", { environment: onNode("layers-removed") });
     await rm(join(cells.rig.directory, "layers-removed"), { recursive: true });
     await restore(cell, "one", "again");
     expect(await python(cell, files)).toBe(expectedFiles.one);
@@ -194,7 +194,7 @@ print(read("/opt/mark"), read("/opt/one"), read("/opt/two"), os.path.exists("/us
   });
 
   it("takes another checkpoint after one whose layer is lost", async () => {
-    const { cell, waiting } = await warm("lost", "plain", onNode("layers-lost"));
+    const { cell, waiting } = await warm("lost", "plain", { environment: onNode("layers-lost") });
     const layer = await captureLayer(cell, "lost-layer");
     const source = await clone("lost-source", filesOnly(layer), []);
     const memory = await cells.checkpoint(source, "lost-memory");
@@ -218,12 +218,21 @@ print(read("/opt/mark"), read("/opt/one"), read("/opt/two"), os.path.exists("/us
     await writeFile(link, `#!/bin/sh\nLINK=${real}\nif [ "$1" = root ]; then ${script}; fi\nexec "$LINK" "$@"\n`, {
       mode: 0o755,
     });
-    const { cell, waiting } = await warm("failing", "plain", { ...onNode(), RAMET_LINK: link });
+    const { cell, waiting } = await warm("failing", "plain", { environment: { ...onNode(), RAMET_LINK: link } });
     await restore(cell, "one", "there");
     expect(await python(cell, files)).toBe(expectedFiles.one);
     await expect.poll(() => sentries(cell)).not.toContain(waiting);
     // Nothing of the other sandboxes is left.
     await expect.poll(() => roots(cell)).toBe(1);
+  });
+
+  it.runIf(process.getuid?.() === 0)("is replaced where the cell has no SYS_CHROOT, as on a kubelet", async () => {
+    const within = ["setpriv", "--bounding-set=-sys_chroot", "--inh-caps=-sys_chroot"];
+    const { cell, waiting } = await warm("confined", "plain", { within });
+    await restore(cell, "one", "there");
+    expect(await python(cell, files)).toBe(expectedFiles.one);
+    expect(cell.logLines.join()).toContain("operation not permitted; another sandbox is created");
+    await expect.poll(() => sentries(cell)).not.toContain(waiting);
   });
 
   it("is replaced if its gofer ended, and the restore succeeds", async () => {
