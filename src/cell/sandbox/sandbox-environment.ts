@@ -195,6 +195,7 @@ export class SandboxEnvironment {
     if (waiting === undefined) return undefined;
     if (!waiting.hasEnded && (await this.#hasLayers(waiting, layers)) && (await waiting.engine.isRunning()))
       return waiting;
+    if (!waiting.hasEnded) await waiting.halt();
     this.#replaced.push(waiting);
     return undefined;
   }

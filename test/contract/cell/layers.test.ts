@@ -47,7 +47,7 @@ async function startClone(
   name: string,
   checkpoint: PublishedCheckpoint,
   layers: readonly LayerRef[],
-  more: Pick<StartCellOptions, "environment" | "keepsWaiting" | "within"> = {},
+  more: Partial<StartCellOptions> = {},
 ): Promise<RunningCell> {
   const cell = await cells.rig.startCell({ name, container, start: "wait", environment: onNode(), ...more });
   await cells.client.restore(cell.address, await requestOf(cell, checkpoint, layers));
@@ -228,7 +228,8 @@ print(read("/opt/mark"), read("/opt/one"), read("/opt/two"), os.path.exists("/us
 
   it.runIf(process.getuid?.() === 0)("is replaced where the cell has no SYS_CHROOT, as on a kubelet", async () => {
     const within = ["setpriv", "--bounding-set=-sys_chroot", "--inh-caps=-sys_chroot"];
-    const { cell, waiting } = await warm("confined", "plain", { within });
+    const limited = { ...container, resources: { memoryBytes: 256 * 2 ** 20 } };
+    const { cell, waiting } = await warm("confined", "plain", { within, container: limited });
     await restore(cell, "one", "there");
     expect(await python(cell, files)).toBe(expectedFiles.one);
     expect(cell.logLines.join()).toContain("operation not permitted; another sandbox is created");
