@@ -134,6 +134,7 @@ export type CaptureDetails = Pick<
   | "template"
   | "image"
   | "imageDigest"
+  | "addedBytes"
   | "pausedMilliseconds"
   | "consistencyNote"
   | "groupNote"

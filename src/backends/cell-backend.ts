@@ -169,6 +169,7 @@ function captureOf(manifest: Manifest, manifestDigest: string, measured?: Checkp
       image: image.name,
       ...defined({
         imageDigest: image.digest,
+        addedBytes: measured?.sharedBytes === undefined ? undefined : sizeOf(manifest) - measured.sharedBytes,
         pausedMilliseconds: measured?.pausedMilliseconds,
         phases: measured?.phases,
       }),

@@ -12,13 +12,13 @@ export function checkpointRecord(parts: CheckpointPart[], details: CaptureDetail
   const main = parts.find(({ contents }) => contents.includes("filesystem")) ?? parts[0];
   const readyTimes = parts.flatMap(({ readyAt }) => readyAt ?? []).sort();
   const readyAt = readyTimes.length === parts.length ? readyTimes.at(-1) : undefined;
-  const { templateDigest, template, image, imageDigest, pausedMilliseconds, phases } = details;
+  const { addedBytes, templateDigest, template, image, imageDigest, pausedMilliseconds, phases } = details;
   return {
     parts,
     // The size of a volume is known only as that of its claim.
     sizeBytes: parts.reduce((sum, part) => sum + (part.volume === undefined ? part.sizeBytes : 0), 0),
     ...(main && { ...summary(main), consistency: weakest(parts) }),
-    ...defined({ readyAt, pausedMilliseconds, templateDigest, template, image, imageDigest }),
+    ...defined({ addedBytes, readyAt, pausedMilliseconds, templateDigest, template, image, imageDigest }),
     ...groupConsistency(parts),
     ...notes(details),
     ...defined({ phases }),

@@ -235,7 +235,14 @@ export const RametCheckpointStatus = z.object({
   backend: z.string().optional().describe("The backend that captured memory and files."),
   contents: Contents.optional().describe("What the checkpoint contains, besides volumes."),
   manifestDigest: Digest.optional().describe("SHA-256 of the manifest in the store, checked before a restore."),
-  sizeBytes: z.int().min(0).optional().describe("The size of all parts."),
+  sizeBytes: z.int().min(0).optional().describe("The size of all parts, without the layers below them and volumes."),
+  addedBytes: z
+    .int()
+    .min(0)
+    .optional()
+    .describe(
+      "How much of sizeBytes the store did not have before. 0 if the data is that of another checkpoint. Absent if unknown.",
+    ),
   cutAt: Time.optional().describe("The capture time."),
   readyAt: Time.optional().describe("When the data became durable."),
   pausedMilliseconds: z.number().min(0).optional().describe("How long the source was paused."),

@@ -77,6 +77,11 @@ export function delaysPause(checkpoint: Checkpoint): boolean {
   return isOrWillBeCaptured(checkpoint) && (hasBegun(checkpoint) || !waitsTurn(checkpoint));
 }
 
+/** The id under which its data is stored, if it has one yet: its own, or that of the checkpoint whose data it shares. */
+export function storedIdOf({ metadata, status }: Pick<Checkpoint, "metadata" | "status">): string | undefined {
+  return metadata.labels?.[labels.dataOf] ?? status?.checkpointId;
+}
+
 /** The ids of the layers that a restore of a checkpoint needs. */
 export function layerIdsOf({ status }: Pick<Checkpoint, "status">): string[] {
   const ids = (status?.ramet?.parts ?? []).flatMap(({ layers = [] }) => layers.map((layer) => layer.checkpointId));

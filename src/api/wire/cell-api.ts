@@ -328,6 +328,8 @@ export type CheckpointRequest = z.infer<typeof CheckpointRequest>;
 export const CheckpointResult = z.object({
   manifestDigest: Digest,
   sizeBytes: z.number().int().min(0),
+  /** How much of that the store had already. Absent from a cell of an earlier release. */
+  sharedBytes: z.number().int().min(0).optional(),
   /** The capture time, and the time when the data was durable: RFC 3339. */
   cutAt: z.iso.datetime({ offset: true }),
   readyAt: z.iso.datetime({ offset: true }),

@@ -85,6 +85,7 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
     return {
       manifestDigest: published.manifestDigest,
       sizeBytes: published.sizeBytes,
+      sharedBytes: published.sharedBytes,
       cutAt: captured.cutAt,
       readyAt: clock.now().toISOString(),
       pausedMilliseconds: captured.pausedMilliseconds,

@@ -92,7 +92,7 @@ async function shared(
   const { namespace } = checkpoint.metadata;
   const holder = await holderOf(checkpoint, dataId, dependencies);
   const found = await findParts(backends, { namespace, checkpointId: dataId });
-  const record = holder === undefined ? found : recordFrom(holder, { dataId, found });
+  const record = { ...(holder === undefined ? found : recordFrom(holder, { dataId, found })), addedBytes: 0 };
   assertContents(checkpoint, record);
   const read = () => holder && cache.templatesOwnedBy(holder.metadata.uid).at(0)?.spec;
   await tryToKeepTemplate(started, read, dependencies);

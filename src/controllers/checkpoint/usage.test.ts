@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { RametError } from "../../base/errors.ts";
 import { defaultQuota } from "../../api/quota/namespace-quota.ts";
 import { CheckpointUsage } from "./usage.ts";
 
@@ -34,5 +35,23 @@ it("counts layers once, also when their own checkpoints are gone", () => {
   const quotas = { of: () => ({ ...defaultQuota, storeBytes: 100 }) };
   const usage = new CheckpointUsage({ checkpointsIn: () => all }, quotas);
   const { status: _, ...checkpoint } = stored("new", 0);
-  expect(usage.of({ checkpoint, capture: undefined, spec: { keepRunning: true } })).toEqual({ maxBytes: 100 - 37 });
+  expect(usage.of({ checkpoint, checkpointId: "new", capture: undefined, spec: { keepRunning: true } })).toEqual({
+    maxBytes: 100 - 37,
+  });
+});
+
+it("adds nothing to the use of a quota for a checkpoint that shares the data of a paused sandbox", () => {
+  const quotas = { of: () => ({ ...defaultQuota, storeBytes: 100 }) };
+  const pause = stored("pause", 60);
+  const usage = new CheckpointUsage({ checkpointsIn: () => [pause] }, quotas);
+  const admitted = (labels: Record<string, string>) => {
+    const { status, ...checkpoint } = stored("new", 60);
+    const labelled = { ...checkpoint, metadata: { ...checkpoint.metadata, labels } };
+    const capture = { state: "done" as const, value: { ...status?.ramet, parts: status?.ramet?.parts ?? [] } };
+    return usage.of({ checkpoint: labelled, checkpointId: "new", capture, spec: { keepRunning: true } });
+  };
+  expect(admitted({ "ramet.dev/data-of": "pause" })).toEqual({});
+  const { problem } = admitted({}) as { problem: RametError };
+  expect(problem).toMatchObject({ code: "QuotaExceeded" });
+  expect(problem.message).toContain("uses 120 B of 100 B");
 });

@@ -2,6 +2,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { ResolvedCheckpointSpec } from "../../api/kinds/checkpoint-spec.ts";
 import { type Exhausted, quotaExceeded } from "../../api/quota/namespace-quota.ts";
 import { checkpointState, isUnfinished } from "../../api/state/checkpoint.ts";
+import { Storage } from "../../api/state/storage.ts";
 import { type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Attempt } from "../cluster/attempts.ts";
@@ -14,6 +15,7 @@ export type Admission = { maxBytes?: number } | { problem: RametError };
 
 interface Counted {
   checkpoint: Checkpoint;
+  checkpointId: string;
   capture: Attempt<CheckpointRecord> | undefined;
   spec: Pick<ResolvedCheckpointSpec, "keepRunning"> | { problem: RametError };
 }
@@ -38,11 +40,14 @@ export class CheckpointUsage {
    * The quota of a checkpoint, before its capture and, if its source keeps running, after it. A sandbox that was captured to be
    * stopped is paused: its checkpoint is kept, as the sandbox would be lost without it.
    */
-  of({ checkpoint, capture, spec }: Counted): Admission {
+  of({ checkpoint, checkpointId, capture, spec }: Counted): Admission {
     if (!isUnfinished(checkpoint)) return {};
     if (capture === undefined) return this.#admission(checkpoint);
     if (capture.state !== "done") return {};
-    const problem = this.#excess(checkpoint, capture.value.sizeBytes ?? 0);
+    const problem = this.#excess({
+      ...checkpoint,
+      status: { ...checkpoint.status, checkpointId, ramet: capture.value },
+    });
     const isKept = problem === undefined || "problem" in spec || !spec.keepRunning;
     return isKept ? {} : { problem };
   }
@@ -68,15 +73,15 @@ export class CheckpointUsage {
 
   /**
    * Asked when the size of a captured checkpoint is known: captures that ran concurrently can exceed the quota together. The
-   * size counts from now on.
+   * size counts from now on. Data that the namespace has already adds nothing.
    */
-  #excess(checkpoint: Checkpoint, sizeBytes: number): RametError | undefined {
+  #excess(checkpoint: Checkpoint): RametError | undefined {
     const quota = this.#quotas.of(checkpoint.metadata.namespace);
     const limit = "problem" in quota ? Infinity : quota.storeBytes;
-    const used = this.#usedByOthers(checkpoint).bytes;
-    this.#started.set(checkpoint.metadata.uid, { sizeBytes });
-    if (used + sizeBytes <= limit) return undefined;
-    return this.#refused(checkpoint, { quota: "storeBytes", limit, used: used + sizeBytes }).problem;
+    const used = this.#bytesOf([...this.#others(checkpoint), checkpoint]);
+    this.#started.set(checkpoint.metadata.uid, { sizeBytes: checkpoint.status?.ramet?.sizeBytes ?? 0 });
+    if (used <= limit) return undefined;
+    return this.#refused(checkpoint, { quota: "storeBytes", limit, used }).problem;
   }
 
   /** Adds the quota to the error of a cell that has found the checkpoint too large. Other errors are returned unchanged. */
@@ -92,16 +97,20 @@ export class CheckpointUsage {
     this.#started.delete(uid);
   }
 
-  #usedByOthers({ metadata: { namespace, uid } }: Checkpoint): { count: number; bytes: number } {
-    let count = 0;
-    let bytes = 0;
-    const all = this.#cache.checkpointsIn(namespace);
-    for (const other of all) {
-      if (other.metadata.uid === uid || !this.#hasPlace(other)) continue;
-      count++;
-      bytes += other.status?.ramet?.sizeBytes ?? this.#started.get(other.metadata.uid)?.sizeBytes ?? 0;
-    }
-    return { count, bytes: bytes + bytesOfLayersAlone(all) };
+  #usedByOthers(checkpoint: Checkpoint): { count: number; bytes: number } {
+    const others = this.#others(checkpoint);
+    return { count: others.length, bytes: this.#bytesOf(others) };
+  }
+
+  #others({ metadata: { namespace, uid } }: Checkpoint): Checkpoint[] {
+    return this.#cache.checkpointsIn(namespace).filter((one) => one.metadata.uid !== uid && this.#hasPlace(one));
+  }
+
+  #bytesOf(checkpoints: readonly Checkpoint[]): number {
+    return new Storage(
+      checkpoints,
+      ({ metadata, status }) => status?.ramet?.sizeBytes ?? this.#started.get(metadata.uid)?.sizeBytes,
+    ).usedBytes;
   }
 
   #hasPlace(checkpoint: Checkpoint): boolean {
@@ -122,17 +131,4 @@ export class CheckpointUsage {
     const remedy = "Delete checkpoints that you do not need";
     return { problem: quotaExceeded(what, { ...reached, namespace, remedy }) };
   }
-}
-
-/** The size of the layers whose own Checkpoints are gone, and whose data others need. */
-function bytesOfLayersAlone(checkpoints: readonly Checkpoint[]): number {
-  const sizes = new Map(
-    checkpoints.flatMap(({ status }) =>
-      (status?.ramet?.parts ?? []).flatMap(({ layers = [] }) =>
-        layers.map(({ checkpointId, sizeBytes }) => [checkpointId, sizeBytes]),
-      ),
-    ),
-  );
-  for (const { status } of checkpoints) sizes.delete(status?.checkpointId ?? "");
-  return [...sizes.values()].reduce((sum, size) => sum + size, 0);
 }

@@ -3,7 +3,7 @@ import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
-import { checkpointState, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
+import { checkpointState, isPauseCheckpoint, storedIdOf } from "../../api/state/checkpoint.ts";
 import type { CheckpointName } from "../../backends/backend.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { defined } from "../../base/defined.ts";
@@ -56,8 +56,8 @@ export function checkpointIdOf({ name, uid }: { name: string; uid: string }): st
 }
 
 /** The id under which a checkpoint's data is stored: its own, or that of the checkpoint whose data it shares. */
-export function dataIdOf({ metadata, status }: Checkpoint): string {
-  return metadata.labels?.[labels.dataOf] ?? status?.checkpointId ?? checkpointIdOf(metadata);
+export function dataIdOf(checkpoint: Checkpoint): string {
+  return storedIdOf(checkpoint) ?? checkpointIdOf(checkpoint.metadata);
 }
 
 /** Identifies what was captured for this checkpoint alone, such as the volumes of a paused sandbox. */

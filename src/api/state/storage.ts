@@ -1,0 +1,152 @@
+import type { Checkpoint } from "../kinds/checkpoint.ts";
+import { labels } from "../names/labels.ts";
+import { checkpointState, storedIdOf } from "./checkpoint.ts";
+
+/** Of all that something needs in the store: what nothing else needs, and what others need too. */
+export interface StorageBytes {
+  uniqueBytes: number;
+  sharedBytes: number;
+}
+
+/** What a user deletes to free data: a named snapshot with its versions and steps, a paused sandbox, or a checkpoint. */
+export interface Holder extends StorageBytes {
+  kind: "snapshot" | "sandbox" | "checkpoint";
+  namespace: string;
+  name: string;
+}
+
+/** Data with one id. */
+interface Stored {
+  bytes: number;
+  holders: Checkpoint[];
+}
+
+interface Users {
+  bytes: number;
+  uids: ReadonlySet<string>;
+}
+
+/**
+ * The data that Checkpoints have in the store, by their statuses. Data is stored once under its id, however many Checkpoints have it:
+ * those of one paused sandbox, and as a layer all whose files are on it, also after the Checkpoint of the layer was deleted. Failed ones
+ * have none. The size of one that is being captured is 0 until it is known. Volumes are not in the store.
+ */
+export class Storage {
+  /** Those that have data. */
+  readonly checkpoints: readonly Checkpoint[];
+  readonly #stored = new Map<string, Stored>();
+  #users: ReadonlyMap<string, Users> | undefined;
+
+  /** @param sizeOf the size of what a Checkpoint has besides layers; undefined: unknown. Default: what its status says */
+  constructor(checkpoints: readonly Checkpoint[], sizeOf: (one: Checkpoint) => number | undefined = recordedSize) {
+    this.checkpoints = checkpoints.filter((one) => checkpointState(one) !== "failed");
+    for (const one of this.checkpoints) for (const [id, bytes] of dataOf(one, sizeOf)) this.#add(id, bytes, one);
+  }
+
+  #add(id: string, bytes: number, holder: Checkpoint): void {
+    const known = this.#stored.get(id);
+    if (known === undefined) this.#stored.set(id, { bytes, holders: [holder] });
+    else {
+      known.bytes = Math.max(known.bytes, bytes);
+      known.holders.push(holder);
+    }
+  }
+
+  /** The size of all data. It is what counts towards the quota of a namespace. */
+  get usedBytes(): number {
+    return sum([...this.#stored.values()]);
+  }
+
+  /**
+   * The size of the data of some Checkpoints, with the layers below it. A cached step shares with what needs the step, but not the other
+   * way round, as it is only kept to be used again; and nothing shares with a Checkpoint that is being deleted.
+   */
+  bytesOf(some: readonly Checkpoint[]): StorageBytes {
+    const own = new Set(some.map(({ metadata }) => metadata.uid));
+    const ids = new Set(some.flatMap((one) => dataOf(one, recordedSize).map(([id]) => id)));
+    this.#users ??= usersById(this.#stored);
+    const needed = [...ids].flatMap((id) => this.#users?.get(id) ?? []);
+    const [unique, shared] = [true, false].map((isOwn) => needed.filter(({ uids }) => isSubset(uids, own) === isOwn));
+    return { uniqueBytes: sum(unique), sharedBytes: sum(shared) };
+  }
+
+  /**
+   * How much the deletion of Checkpoints frees: what no other one has, also no cached step.
+   * @param keptLayers the ids of layers that running sandboxes need, with their namespaces
+   */
+  freedBy(uids: ReadonlySet<string>, keptLayers: ReadonlySet<string> = new Set()): number {
+    const freed = [...this.#stored].filter(([id, { holders }]) => {
+      const kept = holders.filter((one) => !isDeleted(one));
+      return kept.length > 0 && kept.every(({ metadata }) => uids.has(metadata.uid)) && !keptLayers.has(id);
+    });
+    return sum(freed.map(([, stored]) => stored));
+  }
+
+  /** What holds the data, the largest unique data first. @param snapshotUids the named snapshots that exist */
+  holders(snapshotUids: ReadonlySet<string>): Holder[] {
+    const all = this.checkpoints.map((one) => ({ one, holder: holderOf(one, snapshotUids) }));
+    const byHolder = Map.groupBy(all, ({ holder: { kind, namespace, name } }) => `${kind}/${namespace}/${name}`);
+    return [...byHolder.values()]
+      .flatMap((some) => {
+        const bytes = this.bytesOf(some.map(({ one }) => one));
+        return some.slice(0, 1).map(({ holder }) => ({ ...holder, ...bytes }));
+      })
+      .filter(({ uniqueBytes, sharedBytes }) => uniqueBytes + sharedBytes > 0)
+      .sort((a, b) => b.uniqueBytes - a.uniqueBytes || b.sharedBytes - a.sharedBytes || (a.name < b.name ? -1 : 1));
+  }
+
+  /** The Checkpoints of a named snapshot: of its versions, of its steps and of its sources. */
+  ofSnapshot(uid: string): Checkpoint[] {
+    return this.checkpoints.filter(({ metadata }) => metadata.labels?.[labels.snapshotUid] === uid);
+  }
+}
+
+function recordedSize({ status }: Checkpoint): number | undefined {
+  return status?.ramet?.sizeBytes;
+}
+
+/** The ids of the data that a Checkpoint has, with their namespace, and the sizes. */
+function dataOf(checkpoint: Checkpoint, sizeOf: (one: Checkpoint) => number | undefined): [string, number][] {
+  const { metadata, status } = checkpoint;
+  const layers = (status?.ramet?.parts ?? []).flatMap(({ layers = [] }) => layers);
+  const own = sizeOf(checkpoint);
+  const all = new Map(layers.map(({ checkpointId, sizeBytes }) => [checkpointId, sizeBytes]));
+  if (own !== undefined) all.set(storedIdOf(checkpoint) ?? metadata.uid, own);
+  return [...all].map(([id, bytes]) => [`${metadata.namespace}/${id}`, bytes]);
+}
+
+function usersById(stored: ReadonlyMap<string, Stored>): ReadonlyMap<string, Users> {
+  return new Map([...stored].map(([id, { bytes, holders }]) => [id, { bytes, uids: usersOf(holders) }]));
+}
+
+/** Others need what a cached step has too, or nothing does. */
+function usersOf(holders: readonly Checkpoint[]): ReadonlySet<string> {
+  const kept = holders.filter((one) => !isDeleted(one));
+  const users = kept.filter(({ metadata }) => metadata.labels?.[labels.purpose] !== "step");
+  const found = [users, kept, holders].find((some) => some.length > 0) ?? [];
+  return new Set(found.map(({ metadata }) => metadata.uid));
+}
+
+function isDeleted(checkpoint: Checkpoint): boolean {
+  return checkpoint.metadata.deletionTimestamp !== undefined || checkpointState(checkpoint) === "deleting";
+}
+
+function isSubset(uids: ReadonlySet<string>, of: ReadonlySet<string>): boolean {
+  return uids.size <= of.size && [...uids].every((uid) => of.has(uid));
+}
+
+function sum(some: readonly { bytes: number }[] = []): number {
+  return some.reduce((total, { bytes }) => total + bytes, 0);
+}
+
+/** A version can outlive its named snapshot. Steps and pauses are deleted with their owners. */
+function holderOf({ metadata }: Checkpoint, snapshotUids: ReadonlySet<string>): Omit<Holder, keyof StorageBytes> {
+  const { namespace, name, labels: own = {}, ownerReferences = [] } = metadata;
+  const snapshot = own[labels.snapshot];
+  if (snapshot !== undefined && snapshotUids.has(own[labels.snapshotUid] ?? ""))
+    return { kind: "snapshot", namespace, name: snapshot };
+  const sandbox = ownerReferences.find(({ kind }) => kind === "Sandbox");
+  return sandbox === undefined
+    ? { kind: "checkpoint", namespace, name }
+    : { kind: "sandbox", namespace, name: sandbox.name };
+}
