@@ -99,7 +99,7 @@ export async function reportCreated(
   }
   // As a table, only its id.
   const id = options.output === "table" ? settled.object.status?.checkpointId : undefined;
-  const rendering = { output: options.output, columns: checkpointColumns, now: io.clock.now() };
+  const rendering = { output: options.output, columns: checkpointColumns(), now: io.clock.now() };
   const isDocument = options.output === "json" || options.output === "yaml";
   const plain = `${id ?? settled.object.metadata.name}\n`;
   await writeAll(io.stdout, isDocument ? renderObject(settled.object, rendering) : plain);

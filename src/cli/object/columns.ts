@@ -10,6 +10,7 @@ import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
+import type { Storage, StorageBytes } from "../../api/state/storage.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { messageOf } from "../../kube/reported-state.ts";
 import { type Column, age, size } from "../output/render.ts";
@@ -56,21 +57,44 @@ function owner({ metadata }: Parameters<Column["cell"]>[0]): string {
   return first === undefined ? "" : `${first.kind.toLowerCase()}/${first.name}`;
 }
 
-export const checkpointColumns: readonly Column[] = [
-  nameColumn,
-  // As kubectl does for Pods, the reason of a problem takes the place of the phase.
-  ...statusColumn(Checkpoint, (checkpoint) => lostData(checkpoint)?.reason ?? checkpoint.status?.phase),
-  ...columns(Checkpoint, {
-    ID: ({ status }) => status?.checkpointId,
-    SOURCE: sourceOf,
-    CONTENTS: contentsOf,
-    SIZE: ({ status }) => size(status?.ramet?.sizeBytes),
-    // The API key of a client.
-    OWNER: ({ metadata }) => metadata.annotations?.[annotations.owner],
-  }),
-  ageColumn,
-  ...columns(Checkpoint, { MESSAGE: (checkpoint) => lostData(checkpoint)?.message ?? messageOf(checkpoint) }),
-];
+/** @param storage the data of all Checkpoints. Undefined: it is not shown, or the user is not allowed to list them */
+export function checkpointColumns(storage?: Storage): readonly Column[] {
+  return [
+    nameColumn,
+    // As kubectl does for Pods, the reason of a problem takes the place of the phase.
+    ...statusColumn(Checkpoint, (checkpoint) => lostData(checkpoint)?.reason ?? checkpoint.status?.phase),
+    ...columns(Checkpoint, {
+      ID: ({ status }) => status?.checkpointId,
+      SOURCE: sourceOf,
+      CONTENTS: contentsOf,
+      SIZE: ({ status }) => size(status?.ramet?.sizeBytes),
+    }),
+    ...storageColumns(Checkpoint, storage, (checkpoint) => [checkpoint]),
+    ...columns(Checkpoint, {
+      // The API key of a client.
+      OWNER: ({ metadata }) => metadata.annotations?.[annotations.owner],
+    }),
+    ageColumn,
+    ...columns(Checkpoint, { MESSAGE: (checkpoint) => lostData(checkpoint)?.message ?? messageOf(checkpoint) }),
+  ];
+}
+
+/** What an object needs of the store alone, and what it shares with others. */
+function storageColumns<T>(
+  schema: z.ZodType<T>,
+  storage: Storage | undefined,
+  checkpointsOf: (object: T, storage: Storage) => readonly Checkpoint[],
+): Column[] {
+  if (storage === undefined) return [];
+  const cell = (of: (bytes: StorageBytes) => number) => (object: T) => {
+    const bytes = storage.bytesOf(checkpointsOf(object, storage));
+    return bytes.uniqueBytes + bytes.sharedBytes === 0 ? "" : size(of(bytes));
+  };
+  return columns(schema, {
+    UNIQUE: cell(({ uniqueBytes }) => uniqueBytes),
+    SHARED: cell(({ sharedBytes }) => sharedBytes),
+  });
+}
 
 function contentsOf({ spec, status }: Checkpoint): string {
   const { contents, parts = [] } = status?.ramet ?? {};
@@ -113,19 +137,23 @@ export const setColumns: readonly Column[] = [
   ...columns(SandboxSet, { MESSAGE: messageOf }),
 ];
 
-export const snapshotColumns: readonly Column[] = [
-  nameColumn,
-  ...columns(NamedSnapshot, {
-    VERSION: ({ status }) => status?.version,
-    READY: (snapshot) => statusOf(snapshot, "Ready"),
-    BUILDING: (snapshot) => statusOf(snapshot, "Building"),
-    STEPS: ({ status }) => status?.progress,
-    CHECKPOINT: ({ status }) => status?.checkpointId,
-  }),
-  ageColumn,
-  // Only the first line: a step's output follows it.
-  ...columns(NamedSnapshot, { MESSAGE: ({ status }) => status?.message?.split("\n")[0] }),
-];
+/** @param storage as of {@link checkpointColumns} */
+export function snapshotColumns(storage?: Storage): readonly Column[] {
+  return [
+    nameColumn,
+    ...columns(NamedSnapshot, {
+      VERSION: ({ status }) => status?.version,
+      READY: (snapshot) => statusOf(snapshot, "Ready"),
+      BUILDING: (snapshot) => statusOf(snapshot, "Building"),
+      STEPS: ({ status }) => status?.progress,
+      CHECKPOINT: ({ status }) => status?.checkpointId,
+    }),
+    ...storageColumns(NamedSnapshot, storage, ({ metadata }, all) => all.ofSnapshot(metadata.uid)),
+    ageColumn,
+    // Only the first line: a step's output follows it.
+    ...columns(NamedSnapshot, { MESSAGE: ({ status }) => status?.message?.split("\n")[0] }),
+  ];
+}
 
 function statusOf({ status }: NamedSnapshot, type: string): string {
   return findCondition(status?.conditions, type)?.status ?? "Unknown";

@@ -6,7 +6,7 @@ import { type Cluster, noNamespace } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { inOrder, type OutputFormat, renderList, renderObject } from "../output/render.ts";
 import { warnOfIgnored } from "./ignored-fields.ts";
-import { findObject, type UserKindName, userKinds } from "./user-kind.ts";
+import { columnsOf, findObject, type UserKindName, userKinds } from "./user-kind.ts";
 
 export interface GetOptions {
   kind: UserKindName;
@@ -22,7 +22,7 @@ export async function getObjects(
   details: (objects: readonly KubeObject[]) => string = () => "",
 ): Promise<void> {
   const objects = await Promise.all(options.names.map((name) => findObject(cluster, options.kind, name)));
-  const { columns } = userKinds[options.kind];
+  const columns = await columnsOf(cluster, options.kind, { namespace: cluster.namespace, output: options.output });
   const rendering = { output: options.output, columns, now: io.clock.now() };
   const [first] = objects;
   const single = objects.length === 1 && first !== undefined;
@@ -42,10 +42,11 @@ export interface ListOptions {
 
 /** `ramet sandbox ls`, and `ls` of every other kind: prints the objects by namespace and name. */
 export async function listObjects(io: Io, cluster: Cluster, options: ListOptions): Promise<void> {
-  const { kind, columns } = userKinds[options.kind];
+  const { kind } = userKinds[options.kind];
   const everywhere = options.allNamespaces === true;
+  const namespace = everywhere ? undefined : cluster.namespace;
   const { items } = await cluster.raw(kind).list({
-    namespace: everywhere ? undefined : cluster.namespace,
+    namespace,
     labelSelector: options.selector,
     signal: io.signal,
   });
@@ -58,6 +59,8 @@ export async function listObjects(io: Io, cluster: Cluster, options: ListOptions
     return;
   }
   const { output } = options;
+  const known = options.kind === "checkpoint" && options.selector === undefined ? items : undefined;
+  const columns = await columnsOf(cluster, options.kind, { namespace, output, known });
   const width = io.terminal?.size().columns;
   const rendering = { output, columns, now: io.clock.now(), withNamespace: everywhere, width };
   // The snapshots of clients follow the user's own checkpoints, grouped by the key that created them.

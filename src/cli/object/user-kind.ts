@@ -5,11 +5,12 @@ import { sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 import { sandboxKind } from "../../api/kinds/sandbox.ts";
+import { Storage } from "../../api/state/storage.ts";
 import type { KindNames } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { Cluster } from "../cluster/cluster.ts";
-import type { Column } from "../output/render.ts";
+import type { Column, OutputFormat } from "../output/render.ts";
 import {
   checkpointColumns,
   claimColumns,
@@ -22,7 +23,7 @@ import {
 
 export interface UserKind {
   kind: KindNames;
-  columns: readonly Column[];
+  columns: readonly Column[] | ((storage?: Storage) => readonly Column[]);
 }
 
 export const userKindNames = ["sandbox", "checkpoint", "template", "set", "claim", "snapshot", "key"] as const;
@@ -54,4 +55,34 @@ export async function findObject(cluster: Cluster, kindName: UserKindName, name:
     if (found === undefined) throw error;
     return found;
   }
+}
+
+/**
+ * The columns of a table. What objects need of the store depends on all Checkpoints of their namespaces.
+ * @param options.known all Checkpoints. Default: they are read if they are needed
+ */
+export async function columnsOf(
+  cluster: Cluster,
+  kindName: UserKindName,
+  options: { namespace: string | undefined; output: OutputFormat; known?: readonly KubeObject[] | undefined },
+): Promise<readonly Column[]> {
+  const { columns } = userKinds[kindName];
+  if (typeof columns !== "function") return columns;
+  if (options.output !== "table") return columns();
+  return columns(options.known ? storageOf(options.known) : await readStorage(cluster, options.namespace));
+}
+
+/** Undefined: the user is not allowed to list Checkpoints. */
+export async function readStorage(cluster: Cluster, namespace: string | undefined): Promise<Storage | undefined> {
+  try {
+    const { items } = await cluster.raw(checkpointKind).list({ namespace, signal: cluster.signal });
+    return storageOf(items);
+  } catch (error) {
+    if (error instanceof RametError && error.code === "Forbidden") return undefined;
+    throw error;
+  }
+}
+
+function storageOf(checkpoints: readonly KubeObject[]): Storage {
+  return new Storage(checkpoints.flatMap((one) => Checkpoint.safeParse(one).data ?? []));
 }

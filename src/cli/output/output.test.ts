@@ -2,6 +2,8 @@ import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { memoryIo } from "../../../test/setup/memory-io.ts";
 import { printLine } from "../io.ts";
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { Storage } from "../../api/state/storage.ts";
 import { checkpointColumns, sandboxColumns } from "../object/columns.ts";
 import { renderList, renderObject, age, size, table } from "./render.ts";
 import { visible } from "../../base/visible.ts";
@@ -16,6 +18,7 @@ const metadata = {
   managedFields: [{ manager: "kubectl" }],
 };
 const base = { apiVersion: "agents.kruise.io/v1alpha1", metadata };
+const cellPart = { backend: "cell", cutAt: "2030-01-01T00:00:00Z", consistency: "atomic" };
 const running = {
   ...base,
   kind: "Sandbox",
@@ -101,27 +104,50 @@ describe("output", () => {
         ramet: { sizeBytes: 4 << 20, contents: ["memory", "filesystem"] },
       },
     };
-    expect(renderObject(checkpoint, { output: "table", columns: checkpointColumns, now })).toBe(
+    expect(renderObject(checkpoint, { output: "table", columns: checkpointColumns(), now })).toBe(
       "NAME   STATUS      ID    SOURCE   CONTENTS            SIZE   OWNER    AGE   MESSAGE\n" +
         "a      Succeeded   a-1   a        memory,filesystem   4MiB   team/k   5m\n",
     );
+  });
+
+  it("shows what a checkpoint needs of the store alone, and with others", () => {
+    const manifestDigest = `sha256:${"0".repeat(64)}`;
+    const layers = [{ checkpointId: "files", manifestDigest, sizeBytes: 3 << 20 }];
+    const of = (name: string, sizeBytes: number) => ({
+      ...base,
+      kind: "Checkpoint",
+      metadata: { ...metadata, name, uid: name },
+      spec: { sandboxName: "a" },
+      status: {
+        phase: "Succeeded",
+        checkpointId: name,
+        ramet: {
+          sizeBytes,
+          parts: [{ ...cellPart, handle: manifestDigest, contents: ["filesystem"], sizeBytes, layers }],
+        },
+      },
+    });
+    const all = [of("one", 1 << 20), of("two", 1024)];
+    const columns = checkpointColumns(new Storage(all.map((one) => Checkpoint.parse(one))));
+    const rows = renderList(all, { output: "table", columns, now }).split("\n");
+    expect(rows[0]).toMatch(/ SIZE +UNIQUE +SHARED +OWNER /);
+    expect(rows[1]).toMatch(/^one .* 1MiB +1MiB +3MiB /);
+    expect(rows[2]).toMatch(/^two .* 1KiB +1KiB +3MiB /);
   });
 
   it("marks a checkpoint that is a layer, and one on layers", () => {
     const manifestDigest = `sha256:${"0".repeat(64)}`;
     const shown = (handle: string) => {
       const part = {
-        backend: "cell",
+        ...cellPart,
         handle,
         contents: ["filesystem"],
-        cutAt: "2030-01-01T00:00:00Z",
         sizeBytes: 1,
-        consistency: "atomic",
         layers: [{ checkpointId: "a-1", manifestDigest, sizeBytes: 1 }],
       };
       const ramet = { contents: ["filesystem"], parts: [part] };
       const checkpoint = { ...base, kind: "Checkpoint", metadata, spec: { sandboxName: "a" }, status: { ramet } };
-      return renderObject(checkpoint, { output: "table", columns: checkpointColumns, now });
+      return renderObject(checkpoint, { output: "table", columns: checkpointColumns(), now });
     };
     expect(shown(manifestDigest)).toContain("filesystem (layer)");
     expect(shown(`sha256:${"1".repeat(64)}`)).toContain("filesystem (on layers)");

@@ -4,6 +4,8 @@ import { RametError } from "../../base/errors.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { age, size, table } from "../output/render.ts";
+import { readStorage } from "../object/user-kind.ts";
+import type { Storage } from "../../api/state/storage.ts";
 import { seconds } from "./step-printer.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { getObjects, type GetOptions } from "../object/get.ts";
@@ -54,17 +56,27 @@ function chosen({ metadata, status }: NamedSnapshot, version: number | "previous
 export async function snapshotHistory(io: Io, cluster: Cluster, { name }: { name: string }): Promise<void> {
   const { status } = await cluster.get(cluster.snapshots, name);
   const now = io.clock.now();
-  const rows = (status?.versions ?? []).toReversed().map((version) => rowOf(version, status?.version, now));
-  const headings = ["VERSION", "DIGEST", "CHECKPOINT", "SIZE", "BUILD", "FROM", "SECRETS", "AGE"];
+  const storage = await readStorage(cluster, cluster.namespace);
+  const rows = (status?.versions ?? [])
+    .toReversed()
+    .map((version) => rowOf(version, { current: status?.version, storage, now }));
+  const headings = ["VERSION", "DIGEST", "CHECKPOINT", "SIZE", "UNIQUE", "SHARED", "BUILD", "FROM", "SECRETS", "AGE"];
   await writeAll(io.stdout, table(headings, rows));
 }
 
-function rowOf(one: SnapshotVersion, current: number | undefined, now: Date): string[] {
+function rowOf(
+  one: SnapshotVersion,
+  { current, storage, now }: { current: number | undefined; storage: Storage | undefined; now: Date },
+): string[] {
+  const checkpoint = storage?.checkpoints.find(({ metadata }) => metadata.name === one.checkpointName);
+  const bytes = checkpoint && storage?.bytesOf([checkpoint]);
   return [
     `${one.version}${one.version === current ? " *" : ""}`,
     one.digest.slice(0, "sha256:".length + 12),
     one.checkpointId,
-    one.sizeBytes === undefined ? "" : size(one.sizeBytes),
+    size(one.sizeBytes),
+    size(bytes?.uniqueBytes),
+    size(bytes?.sharedBytes),
     seconds(one.buildMilliseconds),
     one.parent ?? "",
     one.secrets?.join(",") ?? "",
