@@ -1,6 +1,8 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { memoryIo } from "../setup/memory-io.ts";
+import { runProgram } from "../../src/cli/program.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { gate, inPhase, reasonOf, restoreFrom, RulesWorld, template } from "./rules-world.ts";
@@ -51,6 +53,10 @@ it("reports why a capture failed, and keeps the source running", async () => {
   expect(status?.message).toBe("publishing failed: no room. Make room [StoreFull]");
   expect(world.cluster.seen.sandboxes.store.get(world.at("a"))?.status?.phase).toBe("Running");
   await world.taken("again", "a");
+  // What else the full store holds.
+  expect(await explain("checkpoint/c")).toMatch(
+    /HELD BY +4B in this namespace, most by checkpoint\/again 4B\n.*DO +Make room\. The largest frees 4B: /s,
+  );
 });
 
 it("finishes a checkpoint that is deleted during its capture, and then deletes it with its data", async () => {
@@ -241,6 +247,16 @@ it("removes a checkpoint that exceeds the bytes of a quota when its size is know
   await world.create("Checkpoint", "full", { podName: "b" });
   const full = await world.checkpoint("full", inPhase("Failed", "Succeeded"));
   expect(full.status?.message).toContain("uses 4 B of 5 B of its quota storeBytes");
+  const explained = JSON.parse(await explain("checkpoint/full", "-o", "json")) as object;
+  expect(explained).toMatchObject({
+    reason: "QuotaExceeded",
+    action: expect.stringContaining(`The largest frees 4B: ramet checkpoint rm first -n ${world.namespace}`) as string,
+    storage: {
+      usedBytes: 4,
+      holders: [{ kind: "checkpoint", name: "first", uniqueBytes: 4, sharedBytes: 0 }],
+    },
+  });
+  expect(await explain("checkpoint/full")).toContain("HELD BY     4B in this namespace, most by checkpoint/first 4B\n");
   world.node.cells.get(world.at("b"))!.behaviour.ignoresMaxBytes = true;
   await world.create("Checkpoint", "late", { podName: "b" });
   const late = await world.checkpoint("late", inPhase("Failed", "Succeeded"));
@@ -250,6 +266,12 @@ it("removes a checkpoint that exceeds the bytes of a quota when its size is know
   });
   expect(await readdir(join(world.cluster.storePath, world.namespace, "checkpoints"))).toEqual([id]);
 });
+
+async function explain(...args: string[]): Promise<string> {
+  const io = memoryIo({ environment: { HOME: "/nowhere", KUBECONFIG: world.cluster.kubeconfigPath } });
+  expect(await runProgram(io, ["explain", ...args, "-n", world.namespace])).toBe(0);
+  return io.written("stdout");
+}
 
 it("takes no checkpoint while the quota cannot be read, and names the annotation", async () => {
   await world.inNewNamespace();

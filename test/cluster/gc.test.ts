@@ -117,6 +117,10 @@ it("lists garbage and its causes in a dry run, and deletes nothing", async () =>
     expect.stringMatching(/^Checkpoint +step-2 +8GiB +goes +captured step that no recipe has had since/) as string,
     expect.stringMatching(/^SandboxTemplate +orphan +goes +belonged to Checkpoint gone, which no longer/) as string,
     "Would remove 2 objects, at most 8GiB of data.",
+    "16GiB of data is kept:",
+    expect.stringMatching(/^KEPT +UNIQUE +SHARED +WHY$/) as string,
+    expect.stringMatching(/^checkpoint\/step-1 +8GiB +0B +another object refers to it$/) as string,
+    expect.stringMatching(/^checkpoint\/step-3 +8GiB +0B +no object refers to it, delete it if you do/) as string,
     "",
   ]);
   expect(await remaining()).toEqual(["orphan", "step-1", "step-2", "step-3"]);
@@ -133,6 +137,11 @@ it("deletes garbage without --dry-run, and finds nothing in a second run", async
       { garbage: "OwnerGone", kind: "SandboxTemplate", name: "orphan", outcome: "removed" },
     ],
     total: { objects: 2, bytes: 8 * gibibyte },
+    keptBytes: 16 * gibibyte,
+    kept: [
+      { kind: "checkpoint", name: "step-1", uniqueBytes: 8 * gibibyte, sharedBytes: 0 },
+      { kind: "checkpoint", name: "step-3", uniqueBytes: 8 * gibibyte, sharedBytes: 0 },
+    ],
   });
   expect(await remaining()).toEqual(["step-1", "step-3"]);
   expect(await ramet()).toEqual({
@@ -168,7 +177,7 @@ it("reports in a dry run exactly what a run without --dry-run then removes from 
   });
   const details = "1 checkpoint without an object, 1 file of an interrupted operation";
   expect((await ramet(...at, "--dry-run")).stdout).toMatch(
-    new RegExp(`would lose ${details}: \\d[\\d.]*(B|KiB)\\.\\n$`),
+    new RegExp(`would lose ${details}: \\d[\\d.]*(B|KiB)\\.\\n8GiB of data is kept:\\n`),
   );
   expect(await store.usage(namespace)).toEqual(before);
 

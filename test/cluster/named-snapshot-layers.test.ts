@@ -5,11 +5,14 @@ import { hasLayer } from "../../src/api/kinds/checkpoint.ts";
 import { sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
 import { annotations } from "../../src/api/names/labels.ts";
 import { systemClock } from "../../src/base/clock.ts";
+import { size } from "../../src/cli/output/render.ts";
+import { runProgram } from "../../src/cli/program.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { treesBy } from "../../src/local/csi/storage/trees.ts";
 import { dropLayers } from "../../src/local/node/layer-directories.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
+import { memoryIo } from "../setup/memory-io.ts";
 import { baseTemplate, openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
 
 /** Named snapshots whose files are layers, with real cells and a directory as their store. */
@@ -23,6 +26,16 @@ afterAll(() => world.close());
 const from = { template: { name: "base" } };
 const mebibyte = 1024 ** 2;
 const checkpoints = () => world.cluster.seen.checkpoints.store.list();
+
+async function ramet(...args: string[]): Promise<string> {
+  const io = memoryIo({ environment: { HOME: "/nowhere", KUBECONFIG: world.cluster.kubeconfigPath } });
+  expect(await runProgram(io, [...args, "-n", "t"]), io.written("stderr")).toBe(0);
+  return io.written("stdout");
+}
+
+const kept = async () => JSON.parse(await ramet("gc", "--dry-run", "-o", "json")) as object;
+/** The size of the data of all Checkpoints that exist. */
+const storedBytes = () => checkpoints().reduce((sum, { status }) => sum + (status?.ramet?.sizeBytes ?? 0), 0);
 
 it("keeps the files of its steps in a layer below its clones, also after the layer's own object is deleted", async () => {
   const recipe = [
@@ -48,6 +61,17 @@ it("keeps the files of its steps in a layer below its clones, also after the lay
   // The files of the steps are not in the memory of the version.
   expect(part?.sizeBytes).toBeLessThan(40 * mebibyte);
 
+  const layerBytes = layer?.status?.ramet?.sizeBytes ?? 0;
+  const ownBytes = part?.sizeBytes ?? 0;
+  expect(layer?.status?.ramet?.addedBytes).toBe(layerBytes);
+  // The version needs the layer alone: its cached step is only kept to be used again.
+  const [, row = ""] = (await ramet("snapshot", "history", "layered")).split("\n");
+  expect(row.split(/ {2,}/).slice(3, 6)).toEqual([size(ownBytes), size(ownBytes + layerBytes), "0B"]);
+  expect(await kept()).toMatchObject({
+    kept: [{ kind: "snapshot", name: "layered", uniqueBytes: storedBytes(), sharedBytes: 0 }],
+    keptBytes: storedBytes(),
+  });
+
   await world.clone("one", "layered");
   expect(await world.read("one", "/opt/color")).toBe("blue\n");
   expect(await world.read("one", "/tmp/left")).toBe("left\n");
@@ -69,6 +93,16 @@ it("keeps the files of its steps in a layer below its clones, also after the lay
   await expect
     .poll(captured, { timeout: 60_000 })
     .toMatchObject({ status: { phase: "Succeeded", ramet: { parts: [{ layers: [{ checkpointId: id }] }] } } });
+  const own = captured()?.status?.ramet?.sizeBytes ?? 0;
+  expect(await kept()).toMatchObject({
+    kept: [
+      { kind: "snapshot", name: "layered", uniqueBytes: storedBytes() - own, sharedBytes: layerBytes },
+      { kind: "checkpoint", name: "of-one", uniqueBytes: own, sharedBytes: layerBytes },
+    ].sort((a, b) => b.uniqueBytes - a.uniqueBytes),
+    keptBytes: storedBytes() + layerBytes,
+  });
+  const ofOne = (await ramet("checkpoint", "ls")).split("\n").find((line) => line.startsWith("of-one "));
+  expect(ofOne).toMatch(new RegExp(` ${size(own)} +${size(own)} +${size(layerBytes)} `));
   await world.clone("two", captured()?.status?.checkpointId ?? "");
   expect(await world.read("two", "/opt/own")).toBe("of the clone");
   expect(await world.read("two", "/opt/color")).toBe("blue\n");

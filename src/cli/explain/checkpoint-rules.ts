@@ -1,6 +1,8 @@
 import { type Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
 import { hasFailed, isCloneable, type PendingReason, whyPending } from "../../api/state/checkpoint.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
+import type { Storage } from "../../api/state/storage.ts";
+import { size } from "../output/render.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { preparationRemedy } from "../../kube/volumes/preparation.ts";
 import { unprocessed } from "./controller-rules.ts";
@@ -179,3 +181,22 @@ function importing({ name, creationTimestamp }: Checkpoint["metadata"], reason: 
     action: `Find its VolumeSnapshots, and ask for their states: kubectl get volumesnapshots | grep ramet-${name}`,
   };
 }
+
+/** Names what holds the data of the namespace, and how the largest is deleted. */
+export function withStorage(
+  explanation: Explanation,
+  storage: Storage,
+  snapshotUids: ReadonlySet<string>,
+): Explanation {
+  const holders = storage
+    .holders(snapshotUids)
+    .slice(0, mostHolders)
+    .map((holder) => ({ ...holder, remove: `ramet ${holder.kind} rm ${holder.name} -n ${holder.namespace}` }));
+  const [largest] = holders;
+  if (largest === undefined) return explanation;
+  const frees = `frees ${size(largest.uniqueBytes)}: ${largest.remove}`;
+  const action = largest.uniqueBytes > 0 ? `${explanation.action}. The largest ${frees}` : explanation.action;
+  return { ...explanation, action, storage: { usedBytes: storage.usedBytes, holders } };
+}
+
+const mostHolders = 5;

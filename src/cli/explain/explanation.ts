@@ -1,5 +1,6 @@
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Problem } from "../../api/schema/problem.ts";
+import type { Holder } from "../../api/state/storage.ts";
 import { reportedBy, type WithProblems } from "../../api/state/problem.ts";
 import { type ErrorCode, errorCodes, isErrorCode } from "../../base/error-codes.ts";
 
@@ -26,6 +27,14 @@ export interface Explanation {
   /** For objects without a phase in their status. */
   phase?: string | undefined;
   lastEvent?: LastEvent | undefined;
+  /** Of a full quota or store: what the namespace has in the store. */
+  storage?: HeldStorage | undefined;
+}
+
+export interface HeldStorage {
+  usedBytes: number;
+  /** The largest of what holds it, with the commands that delete it. */
+  holders: (Holder & { remove: string })[];
 }
 
 export interface LastEvent {

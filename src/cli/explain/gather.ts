@@ -8,13 +8,15 @@ import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
 import { isCloneable } from "../../api/state/checkpoint.ts";
 import { problemIn } from "../../api/state/problem.ts";
+import { Storage } from "../../api/state/storage.ts";
+import type { ErrorCode } from "../../base/error-codes.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import { controllerOf, type KubeObject } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { ignoredReport } from "../object/ignored-fields.ts";
 import type { UserKindName } from "../object/user-kind.ts";
-import { explainCheckpoint } from "./checkpoint-rules.ts";
+import { explainCheckpoint, withStorage } from "./checkpoint-rules.ts";
 import { explainClaim } from "./claim-rules.ts";
 import type { Explanation } from "./explanation.ts";
 import { type Cause, type CommonFacts, NodeFacts, PodFacts, valueOf } from "./facts.ts";
@@ -38,7 +40,19 @@ export class Explainer {
   }
 
   async explain(kind: UserKindName, object: KubeObject): Promise<Explanation> {
-    return withIgnored(await this.#explain(kind, object), ignoredReport(kind, object));
+    const explanation = await this.#withStorage(await this.#explain(kind, object), object);
+    return withIgnored(explanation, ignoredReport(kind, object));
+  }
+
+  /** Where a quota or the store is full, the user has to choose what to delete. */
+  async #withStorage(explanation: Explanation, { metadata: { namespace } }: KubeObject): Promise<Explanation> {
+    if (!full.has(explanation.reason)) return explanation;
+    const [checkpoints, snapshots] = await Promise.all([
+      this.#reader.list(this.#cluster.checkpoints, { namespace }),
+      this.#reader.list(this.#cluster.snapshots, { namespace }),
+    ]);
+    const snapshotUids = new Set((valueOf(snapshots) ?? []).map(({ metadata }) => metadata.uid));
+    return withStorage(explanation, new Storage(valueOf(checkpoints) ?? []), snapshotUids);
   }
 
   async #explain(kind: UserKindName, object: KubeObject): Promise<Explanation> {
@@ -148,3 +162,5 @@ export class Explainer {
 }
 
 const mostMembers = 100;
+
+const full: ReadonlySet<string | undefined> = new Set(["QuotaExceeded", "StoreFull"] satisfies ErrorCode[]);

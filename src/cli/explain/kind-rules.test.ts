@@ -4,11 +4,13 @@ import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
-import { explainCheckpoint } from "./checkpoint-rules.ts";
+import { Storage } from "../../api/state/storage.ts";
+import { explainCheckpoint, withStorage } from "./checkpoint-rules.ts";
 import { explainClaim } from "./claim-rules.ts";
 import type { Cause } from "./facts.ts";
 import { explainSet } from "./set-rules.ts";
 import { explainSnapshot } from "./snapshot-rules.ts";
+import { renderExplained } from "./render.ts";
 import { explainTemplate } from "./other-kind-rules.ts";
 
 const now = new Date("2030-01-01T00:10:00Z");
@@ -61,6 +63,35 @@ describe("a checkpoint", () => {
     });
     // Of an earlier controller.
     expect(explain(status)).toMatchObject({ state: "failed", cause: status.message });
+  });
+
+  it("names what holds the data of a full store, and how to delete the largest", () => {
+    const of = (name: string, sizeBytes: number, more: object = {}) =>
+      Checkpoint.parse({
+        ...object,
+        metadata: { ...metadata, name, uid: name, ...more },
+        kind: "Checkpoint",
+        spec: { sandboxName: "a" },
+        status: { phase: "Succeeded", checkpointId: name, ramet: { sizeBytes } },
+      });
+    const labels = { "ramet.dev/snapshot": "python", "ramet.dev/snapshot-uid": "s" };
+    const storage = new Storage([of("small", 1024), of("v1", 3 << 20, { labels })]);
+    const status = { phase: "Failed", ...reporting("Ready", { code: "StoreFull", cause: "no space left" }) };
+    const explanation = withStorage(explain(status), storage, new Set(["s"]));
+    expect(explanation.action).toMatch(/The largest frees 3MiB: ramet snapshot rm python -n t$/);
+    expect(explanation.storage).toMatchObject({
+      usedBytes: (3 << 20) + 1024,
+      holders: [
+        { kind: "snapshot", name: "python", uniqueBytes: 3 << 20, remove: "ramet snapshot rm python -n t" },
+        { kind: "checkpoint", name: "small", uniqueBytes: 1024, remove: "ramet checkpoint rm small -n t" },
+      ],
+    });
+    const rendered = renderExplained([{ kind: "checkpoint", object, explanation, unknown: [] }], "table", now);
+    expect(rendered).toContain(
+      "HELD BY     3MiB in this namespace, most by snapshot/python 3MiB, checkpoint/small 1KiB\n",
+    );
+    // It has nothing there, so somebody else has filled it.
+    expect(withStorage(explain(status), new Storage([]), new Set())).toEqual(explain(status));
   });
 
   it("waits for a source whose node is silent", () => {

@@ -1,7 +1,7 @@
 import type { KubeObject } from "../../kube/object.ts";
-import { age } from "../output/render.ts";
+import { age, size } from "../output/render.ts";
 import { visible } from "../../base/visible.ts";
-import type { Explanation } from "./explanation.ts";
+import type { Explanation, HeldStorage } from "./explanation.ts";
 
 export interface Explained {
   /** The kind's name on the command line. */
@@ -27,7 +27,7 @@ function document({ kind, object, explanation, unknown }: Explained): object {
 
 /** A line each, because sentences do not fit into columns. */
 function block({ kind, object, explanation, unknown }: Explained, now: Date): string {
-  const { state, cause, reason, since, lastEvent, retry, action, foundIn } = explanation;
+  const { state, cause, reason, since, lastEvent, retry, action, foundIn, storage } = explanation;
   const phase = explanation.phase ?? phaseOf(object);
   const { name, namespace } = object.metadata;
   const lines: [string, string | undefined][] = [
@@ -37,6 +37,7 @@ function block({ kind, object, explanation, unknown }: Explained, now: Date): st
     ["FOUND IN", foundIn],
     ["SINCE", since === undefined ? undefined : `${age(since, now)} (${since})`],
     ["LAST EVENT", lastEvent && `${lastEvent.reason}, ${age(lastEvent.at, now)} ago: ${lastEvent.message}`],
+    ["HELD BY", storage && describeStorage(storage)],
     ["NEXT RETRY", retry],
     ["DO", action],
     ["UNKNOWN", unknown.length === 0 ? undefined : unknown.join("; ")],
@@ -45,6 +46,14 @@ function block({ kind, object, explanation, unknown }: Explained, now: Date): st
     .filter(([, text]) => text !== undefined)
     .map(([heading, text = ""]) => `${heading.padEnd(12)}${visible(text.replace(/\s+/g, " "))}\n`)
     .join("");
+}
+
+function describeStorage({ usedBytes, holders }: HeldStorage): string {
+  const largest = holders.map(
+    ({ kind, name, uniqueBytes, sharedBytes }) =>
+      `${kind}/${name} ${size(uniqueBytes)}${sharedBytes > 0 ? ` and ${size(sharedBytes)} shared` : ""}`,
+  );
+  return `${size(usedBytes)} in this namespace, most by ${largest.join(", ")}`;
 }
 
 function phaseOf(object: KubeObject): string | undefined {

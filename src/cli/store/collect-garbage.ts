@@ -1,14 +1,16 @@
 import { sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
+import { type Holder, Storage } from "../../api/state/storage.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import {
   collect,
   type Collectable,
+  type CollectionState,
   defaultStepCacheBytes,
   type Garbage,
   readCollection,
 } from "../../controllers/collect/garbage.ts";
-import { planCollection } from "../../controllers/collect/plan-collection.ts";
+import { planCollection, referencesOf } from "../../controllers/collect/plan-collection.ts";
 import { livenessIn } from "../../controllers/sweep.ts";
 import type { SweepReport, CheckpointStore } from "../../store/checkpoint-store.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
@@ -56,7 +58,8 @@ export async function collectGarbage(io: Io, options: CollectGarbageOptions): Pr
       signal: io.signal,
       ...defined({ namespace }),
     });
-    await printReport(io, { collected, store }, { ...options, where: namespace });
+    const storage = storedBy(state, collected.filter(isCounted(dryRun)));
+    await printReport(io, { collected, store, storage }, { ...options, where: namespace });
     const hasFailed = collected.some(({ outcome }) => outcome === "failed") || ("failed" in store && store.failed);
     return hasFailed ? exitCodes.failed : exitCodes.ok;
   });
@@ -64,15 +67,16 @@ export async function collectGarbage(io: Io, options: CollectGarbageOptions): Pr
 
 async function printReport(
   io: Io,
-  { collected, store }: { collected: readonly CollectedGarbage[]; store: StoreOutcome },
+  { collected, store, storage }: { collected: readonly CollectedGarbage[]; store: StoreOutcome; storage: KeptStorage },
   { output, dryRun = false, where }: CollectGarbageOptions & { where: string | undefined },
 ): Promise<void> {
   const items = inOrder(collected, (item) => item);
-  const counted = items.filter(({ outcome }) => outcome === (dryRun ? "planned" : "removed"));
-  const total = { objects: counted.length, bytes: counted.reduce((sum, { bytes = 0 }) => sum + bytes, 0) };
+  const counted = items.filter(isCounted(dryRun));
+  const { freedBytes: bytes, ...kept } = storage;
+  const total = { objects: counted.length, bytes };
   if (output !== "table") {
     const shown = items.map(({ resourceVersion: _, ...item }) => item);
-    await writeAll(io.stdout, documentOf({ dryRun, items: shown, total, store }, output));
+    await writeAll(io.stdout, documentOf({ dryRun, items: shown, total, ...kept, store }, output));
     return;
   }
   if (items.length > 0) {
@@ -84,7 +88,65 @@ async function printReport(
   if (lost !== undefined) printLine(io.stdout, lost);
   else if (items.length === 0)
     printLine(io.stderr, `Nothing to delete in ${where === undefined ? "any namespace" : `namespace ${where}`}.`);
+  if (dryRun && kept.kept.length > 0) await writeAll(io.stdout, keptTable(kept, where === undefined));
   printStoreNote(io, store);
+}
+
+function isCounted(dryRun: boolean): (one: CollectedGarbage) => boolean {
+  return ({ outcome }) => outcome === (dryRun ? "planned" : "removed");
+}
+
+/** What the deletions free, and what holds the data that they do not free. */
+interface KeptStorage {
+  freedBytes: number;
+  keptBytes: number;
+  kept: KeptData[];
+}
+
+interface KeptData extends Holder {
+  why: string;
+}
+
+function storedBy(state: CollectionState, deleted: readonly Garbage[]): KeptStorage {
+  const { checkpoints, sandboxes, snapshots } = state;
+  const references = referencesOf(state);
+  const uids = new Set(deleted.map(({ uid }) => uid));
+  const layers = sandboxes.flatMap(({ metadata: { namespace }, status }) =>
+    (status?.ramet?.layers ?? []).map((id) => `${namespace}/${id}`),
+  );
+  const kept = new Storage(checkpoints.filter(({ metadata }) => !uids.has(metadata.uid)));
+  return {
+    freedBytes: new Storage(checkpoints).freedBy(uids, new Set(layers)),
+    keptBytes: kept.usedBytes,
+    kept: kept
+      .holders(new Set(snapshots.map(({ metadata }) => metadata.uid)))
+      .map((holder) => ({ ...holder, why: whyKept(holder, state, references) })),
+  };
+}
+
+function whyKept(
+  { kind, namespace, name }: Holder,
+  { checkpoints }: CollectionState,
+  references: ReturnType<typeof referencesOf>,
+): string {
+  if (kind === "snapshot") return "versions and cached steps";
+  if (kind === "sandbox") return "the paused sandbox";
+  const checkpoint = checkpoints.find(({ metadata }) => metadata.name === name && metadata.namespace === namespace);
+  if (checkpoint?.metadata.deletionTimestamp !== undefined) return "is being deleted";
+  const isNeeded = checkpoint !== undefined && references.hasCheckpoint(checkpoint);
+  return isNeeded ? "another object refers to it" : "no object refers to it, delete it if you do not need it";
+}
+
+function keptTable({ keptBytes, kept }: Pick<KeptStorage, "keptBytes" | "kept">, withNamespace: boolean): string {
+  const rows = kept.map(({ namespace, kind, name, uniqueBytes, sharedBytes, why }) => [
+    ...(withNamespace ? [namespace] : []),
+    `${kind}/${name}`,
+    size(uniqueBytes),
+    size(sharedBytes),
+    why,
+  ]);
+  const headings = [...(withNamespace ? ["NAMESPACE"] : []), "KEPT", "UNIQUE", "SHARED", "WHY"];
+  return `${size(keptBytes)} of data is kept:\n${table(headings, rows)}`;
 }
 
 function printStoreNote({ stderr }: Io, store: StoreOutcome): void {

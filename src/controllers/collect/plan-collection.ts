@@ -193,7 +193,7 @@ interface References {
  * References of all objects, including ended sandboxes, which may still be inspected. A named snapshot whose spec its controller
  * has not observed yet may need any captured step of its namespace.
  */
-function referencesOf({ sandboxes, sets, templates, snapshots }: CollectionState): References {
+export function referencesOf({ sandboxes, sets, templates, snapshots }: CollectionState): References {
   const texts = new Set([
     ...sandboxes.flatMap((one) => inNamespace(one, originReferences(one))),
     ...[...sets, ...templates].flatMap((one) => inNamespace(one, templateOriginReferences(one.spec.template))),
