@@ -40,7 +40,7 @@ export class Storage {
   /** @param sizeOf the size of what a Checkpoint has besides layers; undefined: unknown. Default: what its status says */
   constructor(checkpoints: readonly Checkpoint[], sizeOf: (one: Checkpoint) => number | undefined = recordedSize) {
     this.checkpoints = checkpoints.filter((one) => checkpointState(one) !== "failed");
-    for (const one of this.checkpoints) for (const [id, bytes] of dataOf(one, sizeOf)) this.#add(id, bytes, one);
+    for (const one of this.checkpoints) forData(one, sizeOf, (id, bytes) => { this.#add(id, bytes, one); });
   }
 
   #add(id: string, bytes: number, holder: Checkpoint): void {
@@ -63,7 +63,8 @@ export class Storage {
    */
   bytesOf(some: readonly Checkpoint[]): StorageBytes {
     const own = new Set(some.map(({ metadata }) => metadata.uid));
-    const ids = new Set(some.flatMap((one) => dataOf(one, recordedSize).map(([id]) => id)));
+    const ids = new Set<string>();
+    for (const one of some) forData(one, recordedSize, (id) => ids.add(id));
     this.#users ??= usersById(this.#stored);
     const needed = [...ids].flatMap((id) => this.#users?.get(id) ?? []);
     const [unique, shared] = [true, false].map((isOwn) => needed.filter(({ uids }) => isSubset(uids, own) === isOwn));
@@ -105,14 +106,17 @@ function recordedSize({ status }: Checkpoint): number | undefined {
   return status?.ramet?.sizeBytes;
 }
 
-/** The ids of the data that a Checkpoint has, with their namespace, and the sizes. */
-function dataOf(checkpoint: Checkpoint, sizeOf: (one: Checkpoint) => number | undefined): [string, number][] {
+/** Calls `visit` with the ids of the data that a Checkpoint has, with their namespace, and the sizes. A layer has its own id twice. */
+function forData(
+  checkpoint: Checkpoint,
+  sizeOf: (one: Checkpoint) => number | undefined,
+  visit: (id: string, bytes: number) => void,
+): void {
   const { metadata, status } = checkpoint;
-  const layers = (status?.ramet?.parts ?? []).flatMap(({ layers = [] }) => layers);
-  const own = sizeOf(checkpoint);
-  const all = new Map(layers.map(({ checkpointId, sizeBytes }) => [checkpointId, sizeBytes]));
-  if (own !== undefined) all.set(storedIdOf(checkpoint) ?? metadata.uid, own);
-  return [...all].map(([id, bytes]) => [`${metadata.namespace}/${id}`, bytes]);
+  const bytes = sizeOf(checkpoint);
+  if (bytes !== undefined) visit(`${metadata.namespace}/${storedIdOf(checkpoint) ?? metadata.uid}`, bytes);
+  for (const { layers = [] } of status?.ramet?.parts ?? [])
+    for (const { checkpointId, sizeBytes } of layers) visit(`${metadata.namespace}/${checkpointId}`, sizeBytes);
 }
 
 function usersById(stored: ReadonlyMap<string, Stored>): ReadonlyMap<string, Users> {

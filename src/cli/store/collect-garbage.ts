@@ -1,3 +1,4 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { type Holder, Storage } from "../../api/state/storage.ts";
 import { defined } from "../../base/defined.ts";
@@ -17,6 +18,7 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { documentOf, inOrder, size, table } from "../output/render.ts";
+import { keyOf } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { boundStore, storeAt } from "../../store/store-at.ts";
 import { isMissing, localStore, nameOfPlace, storePlace } from "./inspect.ts";
@@ -109,7 +111,8 @@ interface KeptData extends Holder {
 
 function storedBy(state: CollectionState, deleted: readonly Garbage[]): KeptStorage {
   const { checkpoints, sandboxes, snapshots } = state;
-  const references = referencesOf(state);
+  const { hasCheckpoint } = referencesOf(state);
+  const byName = new Map(checkpoints.map((one) => [keyOf(one.metadata), one]));
   const uids = new Set(deleted.map(({ uid }) => uid));
   const layers = sandboxes.flatMap(({ metadata: { namespace }, status }) =>
     (status?.ramet?.layers ?? []).map((id) => `${namespace}/${id}`),
@@ -120,34 +123,40 @@ function storedBy(state: CollectionState, deleted: readonly Garbage[]): KeptStor
     keptBytes: kept.usedBytes,
     kept: kept
       .holders(new Set(snapshots.map(({ metadata }) => metadata.uid)))
-      .map((holder) => ({ ...holder, why: whyKept(holder, state, references) })),
+      .map((holder) => ({ ...holder, why: whyKept(holder, byName.get(keyOf(holder)), hasCheckpoint) })),
   };
 }
 
 function whyKept(
-  { kind, namespace, name }: Holder,
-  { checkpoints }: CollectionState,
-  references: ReturnType<typeof referencesOf>,
+  { kind }: Holder,
+  checkpoint: Checkpoint | undefined,
+  isNeeded: (checkpoint: Checkpoint) => boolean,
 ): string {
   if (kind === "snapshot") return "versions and cached steps";
   if (kind === "sandbox") return "the paused sandbox";
-  const checkpoint = checkpoints.find(({ metadata }) => metadata.name === name && metadata.namespace === namespace);
   if (checkpoint?.metadata.deletionTimestamp !== undefined) return "is being deleted";
-  const isNeeded = checkpoint !== undefined && references.hasCheckpoint(checkpoint);
-  return isNeeded ? "another object refers to it" : "no object refers to it, delete it if you do not need it";
+  return checkpoint !== undefined && isNeeded(checkpoint)
+    ? "another object refers to it"
+    : "no object refers to it, delete it if you do not need it";
 }
 
 function keptTable({ keptBytes, kept }: Pick<KeptStorage, "keptBytes" | "kept">, withNamespace: boolean): string {
-  const rows = kept.map(({ namespace, kind, name, uniqueBytes, sharedBytes, why }) => [
-    ...(withNamespace ? [namespace] : []),
-    `${kind}/${name}`,
-    size(uniqueBytes),
-    size(sharedBytes),
-    why,
-  ]);
+  const rows = kept
+    .slice(0, mostShown)
+    .map(({ namespace, kind, name, uniqueBytes, sharedBytes, why }) => [
+      ...(withNamespace ? [namespace] : []),
+      `${kind}/${name}`,
+      size(uniqueBytes),
+      size(sharedBytes),
+      why,
+    ]);
   const headings = [...(withNamespace ? ["NAMESPACE"] : []), "KEPT", "UNIQUE", "SHARED", "WHY"];
-  return `${size(keptBytes)} of data is kept:\n${table(headings, rows)}`;
+  const hidden = kept.length - rows.length;
+  const more = hidden > 0 ? `${hidden} smaller ones are shown with -o json.\n` : "";
+  return `${size(keptBytes)} of data is kept:\n${table(headings, rows)}${more}`;
 }
+
+const mostShown = 20;
 
 function printStoreNote({ stderr }: Io, store: StoreOutcome): void {
   if ("why" in store) {

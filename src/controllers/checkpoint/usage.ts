@@ -62,13 +62,15 @@ export class CheckpointUsage {
     const quota = this.#quotas.of(checkpoint.metadata.namespace);
     const hasPlace = capturedPodUid(checkpoint) !== undefined;
     if ("problem" in quota) return hasPlace ? {} : quota;
-    const { count, bytes } = this.#usedByOthers(checkpoint);
+    const others = this.#others(checkpoint);
+    if (!hasPlace && others.length >= quota.checkpoints)
+      return this.#refused(checkpoint, { quota: "checkpoints", limit: quota.checkpoints, used: others.length });
+    if (quota.storeBytes === Infinity) return {};
+    const bytes = this.#bytesOf(others);
     const maxBytes = Math.max(0, quota.storeBytes - bytes);
-    if (!hasPlace && count >= quota.checkpoints)
-      return this.#refused(checkpoint, { quota: "checkpoints", limit: quota.checkpoints, used: count });
     if (!hasPlace && maxBytes === 0)
       return this.#refused(checkpoint, { quota: "storeBytes", limit: quota.storeBytes, used: bytes });
-    return Number.isFinite(maxBytes) ? { maxBytes } : {};
+    return { maxBytes };
   }
 
   /**
@@ -78,8 +80,9 @@ export class CheckpointUsage {
   #excess(checkpoint: Checkpoint): RametError | undefined {
     const quota = this.#quotas.of(checkpoint.metadata.namespace);
     const limit = "problem" in quota ? Infinity : quota.storeBytes;
-    const used = this.#bytesOf([...this.#others(checkpoint), checkpoint]);
     this.#started.set(checkpoint.metadata.uid, { sizeBytes: checkpoint.status?.ramet?.sizeBytes ?? 0 });
+    if (limit === Infinity) return undefined;
+    const used = this.#bytesOf([...this.#others(checkpoint), checkpoint]);
     if (used <= limit) return undefined;
     return this.#refused(checkpoint, { quota: "storeBytes", limit, used }).problem;
   }
@@ -88,18 +91,13 @@ export class CheckpointUsage {
   explain(checkpoint: Checkpoint, error: RametError): RametError {
     const quota = this.#quotas.of(checkpoint.metadata.namespace);
     if (error.code !== "QuotaExceeded" || "problem" in quota) return error;
-    const used = this.#usedByOthers(checkpoint).bytes;
+    const used = this.#bytesOf(this.#others(checkpoint));
     return this.#refused(checkpoint, { quota: "storeBytes", limit: quota.storeBytes, used }, error.message).problem;
   }
 
   /** The cache shows the end of the checkpoint, or it no longer exists. */
   forget(uid: string): void {
     this.#started.delete(uid);
-  }
-
-  #usedByOthers(checkpoint: Checkpoint): { count: number; bytes: number } {
-    const others = this.#others(checkpoint);
-    return { count: others.length, bytes: this.#bytesOf(others) };
   }
 
   #others({ metadata: { namespace, uid } }: Checkpoint): Checkpoint[] {
