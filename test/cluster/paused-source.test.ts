@@ -53,6 +53,11 @@ it("takes a checkpoint of a paused sandbox, whose data survives the resume, and 
   const before = await stored();
   const id = await taken("one", { sandboxName: "a" });
   expect(await stored()).toEqual(before);
+  const { sizeBytes, addedBytes } = cluster.seen.checkpoints.store.get("t/one")?.status?.ramet ?? {};
+  expect(sizeBytes).toBeGreaterThan(0);
+  expect(addedBytes).toBe(0);
+  const ofPause = cluster.seen.checkpoints.store.list().find(({ metadata }) => metadata.name !== "one");
+  expect(ofPause?.status?.ramet).toMatchObject({ sizeBytes, addedBytes: sizeBytes });
   expect(cluster.seen.pods.store.get("t/a")).toBeUndefined();
   await clone("b", id);
   expect(await count(cluster, "b")).toBe(2);

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { Checkpoint } from "../kinds/checkpoint.ts";
+import { NamedSnapshot } from "../kinds/named-snapshot.ts";
 import { Storage } from "./storage.ts";
 
 const manifestDigest = `sha256:${"0".repeat(64)}`;
@@ -155,8 +156,14 @@ it("names what a user deletes, the largest first", () => {
   const orphan = checkpoint("old", { size: 60, labels: ofSnapshot("gone", "version") });
   const pause = checkpoint("a-pause", { size: 80, owner: "a" });
   const failed = checkpoint("failed", { phase: "Failed", size: 500 });
-  expect(new Storage([orphan, version, failed, pause, cached]).holders(new Set(["uid-python"]))).toEqual([
-    { kind: "snapshot", namespace: "t", name: "python", uniqueBytes: 107, sharedBytes: 0 },
+  const python = NamedSnapshot.parse({
+    apiVersion: "ramet.dev/v1alpha1",
+    kind: "NamedSnapshot",
+    metadata: { name: "python", namespace: "t", uid: "uid-python", resourceVersion: "1", creationTimestamp: "" },
+    spec: { from: { template: { name: "base" } }, recipe: [{ run: "true" }] },
+  });
+  expect(new Storage([orphan, version, failed, pause, cached]).holders([python])).toEqual([
+    { kind: "snapshot", namespace: "t", name: "python", uniqueBytes: 107, sharedBytes: 0, retained: ["v1"] },
     { kind: "sandbox", namespace: "t", name: "a", uniqueBytes: 80, sharedBytes: 0 },
     { kind: "checkpoint", namespace: "t", name: "old", uniqueBytes: 60, sharedBytes: 0 },
   ]);

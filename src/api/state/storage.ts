@@ -1,4 +1,5 @@
 import type { Checkpoint } from "../kinds/checkpoint.ts";
+import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
 import { labels } from "../names/labels.ts";
 import { checkpointState, storedIdOf } from "./checkpoint.ts";
 
@@ -13,6 +14,8 @@ export interface Holder extends StorageBytes {
   kind: "snapshot" | "sandbox" | "checkpoint";
   namespace: string;
   name: string;
+  /** The Checkpoints of versions, which stay when their named snapshot is deleted. */
+  retained?: string[];
 }
 
 /** Data with one id. */
@@ -40,7 +43,10 @@ export class Storage {
   /** @param sizeOf the size of what a Checkpoint has besides layers; undefined: unknown. Default: what its status says */
   constructor(checkpoints: readonly Checkpoint[], sizeOf: (one: Checkpoint) => number | undefined = recordedSize) {
     this.checkpoints = checkpoints.filter((one) => checkpointState(one) !== "failed");
-    for (const one of this.checkpoints) forData(one, sizeOf, (id, bytes) => { this.#add(id, bytes, one); });
+    for (const one of this.checkpoints)
+      forData(one, sizeOf, (id, bytes) => {
+        this.#add(id, bytes, one);
+      });
   }
 
   #add(id: string, bytes: number, holder: Checkpoint): void {
@@ -83,14 +89,22 @@ export class Storage {
     return sum(freed.map(([, stored]) => stored));
   }
 
-  /** What holds the data, the largest unique data first. @param snapshotUids the named snapshots that exist */
-  holders(snapshotUids: ReadonlySet<string>): Holder[] {
-    const all = this.checkpoints.map((one) => ({ one, holder: holderOf(one, snapshotUids) }));
+  /** What holds the data, the largest unique data first. @param snapshots those that exist */
+  holders(snapshots: readonly NamedSnapshot[]): Holder[] {
+    const byUid = new Map(snapshots.map((snapshot) => [snapshot.metadata.uid, snapshot]));
+    const all = this.checkpoints.map((one) => ({ one, holder: holderOf(one, byUid) }));
     const byHolder = Map.groupBy(all, ({ holder: { kind, namespace, name } }) => `${kind}/${namespace}/${name}`);
     return [...byHolder.values()]
       .flatMap((some) => {
         const bytes = this.bytesOf(some.map(({ one }) => one));
-        return some.slice(0, 1).map(({ holder }) => ({ ...holder, ...bytes }));
+        const retained = some.flatMap(({ one, holder }) => (holder.isRetained && !isDeleted(one) ? one.metadata.name : []));
+        return some.slice(0, 1).map(({ holder: { kind, namespace, name } }) => ({
+          kind,
+          namespace,
+          name,
+          ...bytes,
+          ...(retained.length > 0 && { retained }),
+        }));
       })
       .filter(({ uniqueBytes, sharedBytes }) => uniqueBytes + sharedBytes > 0)
       .sort((a, b) => b.uniqueBytes - a.uniqueBytes || b.sharedBytes - a.sharedBytes || (a.name < b.name ? -1 : 1));
@@ -143,12 +157,16 @@ function sum(some: readonly { bytes: number }[] = []): number {
   return some.reduce((total, { bytes }) => total + bytes, 0);
 }
 
-/** A version can outlive its named snapshot. Steps and pauses are deleted with their owners. */
-function holderOf({ metadata }: Checkpoint, snapshotUids: ReadonlySet<string>): Omit<Holder, keyof StorageBytes> {
+type Held = Pick<Holder, "kind" | "namespace" | "name"> & { isRetained?: boolean };
+
+/** Steps and pauses are deleted with their owners, and versions if their named snapshot says so. */
+function holderOf({ metadata }: Checkpoint, snapshots: ReadonlyMap<string, NamedSnapshot>): Held {
   const { namespace, name, labels: own = {}, ownerReferences = [] } = metadata;
-  const snapshot = own[labels.snapshot];
-  if (snapshot !== undefined && snapshotUids.has(own[labels.snapshotUid] ?? ""))
-    return { kind: "snapshot", namespace, name: snapshot };
+  const snapshot = snapshots.get(own[labels.snapshotUid] ?? "");
+  if (snapshot !== undefined) {
+    const isRetained = own[labels.purpose] === "version" && snapshot.spec.deletionPolicy !== "Delete";
+    return { kind: "snapshot", namespace, name: snapshot.metadata.name, isRetained };
+  }
   const sandbox = ownerReferences.find(({ kind }) => kind === "Sandbox");
   return sandbox === undefined
     ? { kind: "checkpoint", namespace, name }

@@ -1,7 +1,8 @@
 import { type Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { hasFailed, isCloneable, type PendingReason, whyPending } from "../../api/state/checkpoint.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
-import type { Storage } from "../../api/state/storage.ts";
+import type { Holder, Storage } from "../../api/state/storage.ts";
 import { size } from "../output/render.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { preparationRemedy } from "../../kube/volumes/preparation.ts";
@@ -186,17 +187,22 @@ function importing({ name, creationTimestamp }: Checkpoint["metadata"], reason: 
 export function withStorage(
   explanation: Explanation,
   storage: Storage,
-  snapshotUids: ReadonlySet<string>,
+  snapshots: readonly NamedSnapshot[] = [],
 ): Explanation {
   const holders = storage
-    .holders(snapshotUids)
+    .holders(snapshots)
     .slice(0, mostHolders)
-    .map((holder) => ({ ...holder, remove: `ramet ${holder.kind} rm ${holder.name} -n ${holder.namespace}` }));
+    .map((holder) => ({ ...holder, remove: removalOf(holder) }));
   const [largest] = holders;
   if (largest === undefined) return explanation;
   const frees = `frees ${size(largest.uniqueBytes)}: ${largest.remove}`;
   const action = largest.uniqueBytes > 0 ? `${explanation.action}. The largest ${frees}` : explanation.action;
   return { ...explanation, action, storage: { usedBytes: storage.usedBytes, holders } };
+}
+
+function removalOf({ kind, namespace, name, retained }: Holder): string {
+  const command = `ramet ${kind} rm ${name} -n ${namespace}`;
+  return retained === undefined ? command : `${command} && ramet checkpoint rm ${retained.join(" ")} -n ${namespace}`;
 }
 
 const mostHolders = 5;

@@ -51,8 +51,7 @@ export class Explainer {
       this.#reader.list(this.#cluster.checkpoints, { namespace }),
       this.#reader.list(this.#cluster.snapshots, { namespace }),
     ]);
-    const snapshotUids = new Set((valueOf(snapshots) ?? []).map(({ metadata }) => metadata.uid));
-    return withStorage(explanation, new Storage(valueOf(checkpoints) ?? []), snapshotUids);
+    return withStorage(explanation, new Storage(valueOf(checkpoints) ?? []), valueOf(snapshots));
   }
 
   async #explain(kind: UserKindName, object: KubeObject): Promise<Explanation> {

@@ -74,11 +74,22 @@ describe("a checkpoint", () => {
         spec: { sandboxName: "a" },
         status: { phase: "Succeeded", checkpointId: name, ramet: { sizeBytes } },
       });
-    const labels = { "ramet.dev/snapshot": "python", "ramet.dev/snapshot-uid": "s" };
+    const labels = { "ramet.dev/purpose": "version", "ramet.dev/snapshot-uid": "s" };
+    const snapshot = (deletionPolicy: "Delete" | "Retain") =>
+      NamedSnapshot.parse({
+        ...object,
+        apiVersion: "ramet.dev/v1alpha1",
+        kind: "NamedSnapshot",
+        metadata: { ...metadata, name: "python", uid: "s" },
+        spec: { from: { template: { name: "base" } }, recipe: [{ run: "true" }], deletionPolicy },
+      });
     const storage = new Storage([of("small", 1024), of("v1", 3 << 20, { labels })]);
     const status = { phase: "Failed", ...reporting("Ready", { code: "StoreFull", cause: "no space left" }) };
-    const explanation = withStorage(explain(status), storage, new Set(["s"]));
+    const explanation = withStorage(explain(status), storage, [snapshot("Delete")]);
     expect(explanation.action).toMatch(/The largest frees 3MiB: ramet snapshot rm python -n t$/);
+    expect(withStorage(explain(status), storage, [snapshot("Retain")]).action).toMatch(
+      /: ramet snapshot rm python -n t && ramet checkpoint rm v1 -n t$/,
+    );
     expect(explanation.storage).toMatchObject({
       usedBytes: (3 << 20) + 1024,
       holders: [
@@ -91,7 +102,7 @@ describe("a checkpoint", () => {
       "HELD BY     3MiB in this namespace, most by snapshot/python 3MiB, checkpoint/small 1KiB\n",
     );
     // It has nothing there, so somebody else has filled it.
-    expect(withStorage(explain(status), new Storage([]), new Set())).toEqual(explain(status));
+    expect(withStorage(explain(status), new Storage([]))).toEqual(explain(status));
   });
 
   it("waits for a source whose node is silent", () => {

@@ -122,7 +122,7 @@ function storedBy(state: CollectionState, deleted: readonly Garbage[]): KeptStor
     freedBytes: new Storage(checkpoints).freedBy(uids, new Set(layers)),
     keptBytes: kept.usedBytes,
     kept: kept
-      .holders(new Set(snapshots.map(({ metadata }) => metadata.uid)))
+      .holders(snapshots)
       .map((holder) => ({ ...holder, why: whyKept(holder, byName.get(keyOf(holder)), hasCheckpoint) })),
   };
 }
