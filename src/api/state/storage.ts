@@ -97,7 +97,9 @@ export class Storage {
     return [...byHolder.values()]
       .flatMap((some) => {
         const bytes = this.bytesOf(some.map(({ one }) => one));
-        const retained = some.flatMap(({ one, holder }) => (holder.isRetained && !isDeleted(one) ? one.metadata.name : []));
+        const retained = some.flatMap(({ one, holder }) =>
+          holder.isRetained && !isDeleted(one) ? one.metadata.name : [],
+        );
         return some.slice(0, 1).map(({ holder: { kind, namespace, name } }) => ({
           kind,
           namespace,
