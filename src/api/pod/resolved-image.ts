@@ -43,10 +43,30 @@ export function recordedImage(
   metadata: { annotations?: Record<string, string> | undefined } | undefined,
   name: string,
 ): ResolvedImage | undefined {
-  const text = metadata?.annotations?.[annotations.image];
-  if (text === undefined || text.length > mostImageBytes) return undefined;
-  const image = parsedJson(ResolvedImage, text);
+  const image = imageIn(metadata);
   return image?.name === name ? image : undefined;
+}
+
+function imageIn(metadata: Parameters<typeof recordedImage>[0]): ResolvedImage | undefined {
+  const text = metadata?.annotations?.[annotations.image];
+  return text === undefined || text.length > mostImageBytes ? undefined : parsedJson(ResolvedImage, text);
+}
+
+/**
+ * The image of a template if a checkpoint has recorded the same one, also under another name: the digests tell, that of the template's
+ * own record or of its reference.
+ */
+export function capturedImage(
+  checkpoint: Parameters<typeof recordedImage>[0],
+  template: PodTemplateSpec,
+): ResolvedImage | undefined {
+  const { image: name } = mainContainer(template);
+  const captured = imageIn(checkpoint);
+  if (captured === undefined || captured.name === name) return captured;
+  const own = imageOfTemplate(template);
+  if (own !== undefined) return own.config.digest === captured.config.digest ? own : undefined;
+  const [, pinned] = name.split("@");
+  return captured.reference.split("@")[1] === pinned ? { ...captured, name, reference: name } : undefined;
 }
 
 /** The image that a template recorded for the container that becomes the sandbox. */

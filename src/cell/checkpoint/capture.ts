@@ -8,7 +8,7 @@ import { within } from "../../base/within.ts";
 import { type ManifestDraft, stagedBytes } from "../../store/manifest.ts";
 import { openForWrite } from "../../store/open.ts";
 import { scratchHint, spaceHint } from "../../store/store-error.ts";
-import type { CellSetting } from "../setting/cell-setting.ts";
+import { type CellSetting, imageRan } from "../setting/cell-setting.ts";
 import type { GuestControl } from "../client/guest-control.ts";
 import { captureLayer } from "../layers/capture-layer.ts";
 import type { ImageWrites } from "../sandbox/saved-image.ts";
@@ -215,14 +215,14 @@ async function manifestDraft(
     ...found
   }: Pick<ManifestDraft, "cutAt" | "generation" | "randomPrograms" | "clonedBytes"> & { quiesced: boolean },
 ): Promise<ManifestDraft> {
-  const { config, image } = setting;
+  const { config } = setting;
   return {
     contents,
     ...found,
     engine: { name: "gvisor", platform: "systrap", ...(await build()) },
     templateDigest: config.templateDigest,
     container: config.container,
-    image: { name: config.container.image, ...defined({ digest: image.digest }) },
+    image: imageRan(setting),
     consistency: contents.includes("memory") ? "atomic" : quiesced ? "quiesced" : "crash",
     ...(sandbox.layers.length > 0 && {
       layers: sandbox.layers.map(({ path: _, inode: __, ...ref }) => ref),

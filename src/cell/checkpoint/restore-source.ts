@@ -31,8 +31,8 @@ export interface RestoreSourceOptions {
   build: () => Promise<EngineBuild>;
   /** The size of the writable layer of this cell's sandboxes. */
   layerBytes: number;
-  /** The digest of the image's configuration, if it is known. */
-  imageDigest: string | undefined;
+  /** The sandbox's image, and the digest of its configuration if that is known. */
+  image: Manifest["image"];
   report: (message: string, detail?: Record<string, unknown>) => void;
 }
 
@@ -42,7 +42,7 @@ const foregroundBytes = 32 * 2 ** 20;
 /** @throws RametError `NeedNotMet`, `CpuFeaturesMissing`, and those of `openForRead` */
 export async function openRestoreSource(
   { grant, contents, layers: grants = [] }: RestoreRequest,
-  { paths, build, layerBytes, imageDigest, report }: RestoreSourceOptions,
+  { paths, build, layerBytes, image, report }: RestoreSourceOptions,
 ): Promise<RestoreSource> {
   const session = await openForRead(grant, { scratchPath: paths.directory });
   const { manifest, imagePath } = session;
@@ -54,7 +54,7 @@ export async function openRestoreSource(
     });
   };
   const unmet = await build().then(
-    (own) => unmetNeed(manifest, own) ?? otherImage(manifest, imageDigest) ?? tooLarge(manifest, contents, layerBytes),
+    (own) => unmetNeed(manifest, own) ?? otherImage(manifest, image) ?? tooLarge(manifest, contents, layerBytes),
     (error: unknown) => RametError.from(error),
   );
   if (unmet !== undefined) {
@@ -171,20 +171,26 @@ export function unmetNeed({ checkpointId, contents, engine }: Needing, own: Engi
 }
 
 /**
- * Programs in memory have files of their image open, and gVisor opens the files of this one at the same paths. A layer has what
- * differs from its image.
+ * Programs in memory have files of their image open, and gVisor opens the files of this one at the same paths. Files and layers have
+ * what differs from their image. Images whose digests are not known are compared by their names.
  */
 export function otherImage(
   manifest: Pick<Manifest, "checkpointId" | "contents" | "image" | "files" | "layers">,
-  digest: string | undefined,
+  own: Manifest["image"],
 ): RametError | undefined {
   const { checkpointId, contents, image, layers } = manifest;
-  const isBound = contents.includes("memory") || layers !== undefined || isLayer(manifest);
-  if (!isBound || image.digest === undefined || digest === undefined || image.digest === digest) return undefined;
-  const what = contents.includes("memory") ? "memory" : "layer";
-  const why = `its ${what} needs the image ${image.name} as ${short(image.digest)}, but this one is ${short(digest)}`;
+  const isKnown = image.digest !== undefined && own.digest !== undefined;
+  if (isKnown ? image.digest === own.digest : image.name === own.name) return undefined;
+  const isOnLayers = layers !== undefined || isLayer(manifest);
+  const needing = contents.includes("memory") ? "memory needs" : isOnLayers ? "layer needs" : "files need";
+  const isReplaced = image.name === own.name;
+  const [needed, has] = [image, own].map(({ name, digest }) => `${name}${isKnown ? ` as ${short(digest ?? "")}` : ""}`);
+  const actual = isReplaced ? `this one is ${short(own.digest ?? "")}` : `the sandbox has ${has ?? ""}`;
+  const why = `its ${needing} the image ${needed ?? ""}, but ${actual}`;
   return new RametError("NeedNotMet", `restoring checkpoint ${checkpointId} failed: ${why}`, {
-    hint: "The image was replaced under its name: restore without a template of its own, or take another checkpoint",
+    hint: isReplaced
+      ? "The image was replaced under its name: restore without a template of its own, or take another checkpoint"
+      : `Use a template with the image ${image.name}, or restore without a template of its own`,
   });
 }
 

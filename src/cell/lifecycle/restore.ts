@@ -6,6 +6,7 @@ import {
 } from "../../api/wire/cell-api.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import { openRestoreSource, type RestoreSource } from "../checkpoint/restore-source.ts";
+import { imageRan } from "../setting/cell-setting.ts";
 import type { CellCore } from "./cell-core.ts";
 import { openSandbox } from "./open-sandbox.ts";
 
@@ -98,7 +99,7 @@ function openSource({ setting, report, engineBuild }: CellCore, request: Restore
   return openRestoreSource(request, {
     paths: setting.paths,
     layerBytes: layerBytesOf(setting.container),
-    imageDigest: setting.image.digest,
+    image: imageRan(setting),
     report,
     build: engineBuild,
   });

@@ -75,6 +75,11 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   };
 }
 
+/** The image that a sandbox runs, as manifests record it. */
+export function imageRan({ config, image }: Pick<CellSetting, "config" | "image">) {
+  return { name: config.container.image, ...defined({ digest: image.digest }) };
+}
+
 /** A spare knows them before it gets its setting. */
 export function cellPaths(environment: NodeJS.ProcessEnv): CellPaths {
   const directory = environment["RAMET_CELL_DIRECTORY"] ?? "/run/ramet/cell";

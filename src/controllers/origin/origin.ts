@@ -1,4 +1,5 @@
 import { checkpointState, isCloneable } from "../../api/state/checkpoint.ts";
+import { capturedImage } from "../../api/pod/resolved-image.ts";
 import { restoreSpec, type RestoreSpec } from "../../api/pod/restore-spec.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
@@ -24,7 +25,10 @@ export type Origin =
   | { kind: "waiting"; message: string }
   | { kind: "impossible"; error: RametError }
   /** `isNamed`: the reference is a named snapshot, which may mean another checkpoint later. */
-  | { kind: "checkpoint"; source: RestoreSource; isNamed?: boolean };
+  | { kind: "checkpoint"; source: RestoreSource; isNamed?: boolean; hidden?: HiddenFiles };
+
+/** Paths of volumes that only the clone has: they hide what files alone have there. */
+export type HiddenFiles = readonly string[];
 
 type Known = Pick<ControllerParts, "cache" | "informers" | "backends" | "engines">;
 
@@ -147,11 +151,27 @@ export function originFrom(
   const parts = partsOf(recorded);
   if (parts === undefined) return impossible(unrecorded(checkpointId));
   const memory = parts.some(({ contents }) => contents.includes("memory"));
-  const mismatch = captured && template && templateDifference(captured, restoreSpec(template), memory);
-  if (mismatch !== undefined) return impossible(mismatched(checkpointId, describeDifference(mismatch)));
+  const own = template && (memory ? restoreSpec(template) : specForFiles(checkpoint, template));
+  const mismatch = captured && own && templateDifference(captured, own, memory);
+  if (mismatch !== undefined)
+    return impossible(mismatched(checkpointId, mismatch, memory ? undefined : captured?.image));
   const missing = missingPart(parts, checkpointId, installed);
   if (missing !== undefined) return impossible(missing);
-  return { kind: "checkpoint", source: sourceOf(checkpoint, checkpointId, parts) };
+  const source = sourceOf(checkpoint, checkpointId, parts);
+  const hidden = memory || captured === undefined || own === undefined ? [] : addedMounts(captured, own);
+  return { kind: "checkpoint", source, ...(hidden.length > 0 && { hidden }) };
+}
+
+/** The fields of a clone, with the captured name of its image if it is the captured image under another name. */
+function specForFiles({ metadata, status }: Checkpoint, template: PodTemplateSpec): RestoreSpec {
+  const own = restoreSpec(template);
+  const image = status?.ramet?.template?.image;
+  return image === undefined || capturedImage(metadata, template) === undefined ? own : { ...own, image };
+}
+
+function addedMounts(captured: RestoreSpec, own: RestoreSpec): string[] {
+  const before = new Set(captured.mounts.map(({ target }) => target));
+  return own.mounts.map(({ target }) => target).filter((target) => !before.has(target));
 }
 
 function sourceOf(checkpoint: Checkpoint, checkpointId: string, parts: RestoreSource["parts"]): RestoreSource {
@@ -199,9 +219,14 @@ function unrecorded(id: string): RametError {
   });
 }
 
-function mismatched(id: string, difference: string): RametError {
-  return new RametError("TemplateMismatch", `The sandbox cannot be restored from the checkpoint ${id}: ${difference}`, {
-    hint: "Give the sandbox the template of the checkpoint's source, or omit spec.template to use that template",
+/** @param filesOn the image of files without memory */
+function mismatched(id: string, difference: TemplateDifference, filesOn: string | undefined): RametError {
+  const what = `The sandbox cannot be restored from the checkpoint ${id}: ${describeDifference(difference)}`;
+  return new RametError("TemplateMismatch", what, {
+    hint:
+      filesOn === undefined
+        ? "Give the sandbox the template of the checkpoint's source, or omit spec.template to use that template"
+        : `Its files are on top of the image ${filesOn}: use a template with that image and a writable root, or omit spec.template`,
   });
 }
 

@@ -1,7 +1,9 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { annotations } from "../../api/names/labels.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { restoreSpec } from "../../api/pod/restore-spec.ts";
-import { describeDifference, templateDifference } from "./origin.ts";
+import { describeDifference, originFrom, templateDifference } from "./origin.ts";
 
 const main = {
   name: "main",
@@ -53,4 +55,88 @@ it("accepts files under any template with the same image and a writable root", (
   expect(templateDifference(spec({}), spec({ securityContext: { readOnlyRootFilesystem: true } }), false)?.field).toBe(
     "containers[0].securityContext.readOnlyRootFilesystem",
   );
+});
+
+describe("files alone", () => {
+  const digest = (digit: string) => `sha256:${digit.repeat(64)}`;
+  const captured = parsePodTemplate({ spec: { containers: [main], volumes: [{ name: "a", emptyDir: {} }] } });
+  const checkpoint = (contents: string[]) =>
+    Checkpoint.parse({
+      apiVersion: "agents.kruise.io/v1alpha1",
+      kind: "Checkpoint",
+      metadata: {
+        name: "c",
+        namespace: "t",
+        uid: "u",
+        resourceVersion: "1",
+        creationTimestamp: "2030-01-01T00:00:00Z",
+        annotations: {
+          [annotations.image]: JSON.stringify({
+            name: main.image,
+            reference: `python@${digest("a")}`,
+            config: {},
+          }),
+        },
+      },
+      spec: { sandboxName: "a" },
+      status: {
+        phase: "Succeeded",
+        checkpointId: "id",
+        ramet: {
+          parts: [
+            {
+              backend: "cell",
+              handle: digest("b"),
+              contents,
+              cutAt: "2030-01-01T00:00:00Z",
+              sizeBytes: 1,
+              consistency: "crash",
+            },
+          ],
+          template: restoreSpec(captured),
+        },
+      },
+    });
+  const installed = {
+    backends: { forParts: () => [] as never },
+    engines: { problemOf: () => undefined },
+  };
+  const originOf = (contents: string[], change: Record<string, unknown>, volumes: object[] = []) =>
+    originFrom(
+      checkpoint(contents),
+      parsePodTemplate({ spec: { containers: [{ ...main, ...change }], volumes } }),
+      installed,
+    );
+
+  it("start with other resources, variables, commands and mounts, and report the mounts that hide them", () => {
+    const change = {
+      args: ["-m", "pdb"],
+      env: [{ name: "A", value: "1" }],
+      resources: { limits: { memory: "1Gi", cpu: "1", "ephemeral-storage": "1Gi" } },
+      volumeMounts: [...main.volumeMounts, { name: "b", mountPath: "/b" }],
+    };
+    const origin = originOf(["filesystem"], change, [
+      { name: "a", emptyDir: {} },
+      { name: "b", emptyDir: {} },
+    ]);
+    expect(origin).toMatchObject({ kind: "checkpoint", hidden: ["/b"] });
+    expect(originOf(["filesystem"], {})).not.toHaveProperty("hidden");
+  });
+
+  it("start with the captured image under another name, which memory does not", () => {
+    const change = { image: `mirror/python@${digest("a")}` };
+    expect(originOf(["filesystem"], change)).toMatchObject({ kind: "checkpoint" });
+    expect(originOf(["memory", "filesystem"], change)).toMatchObject({ error: { code: "TemplateMismatch" } });
+  });
+
+  it("are refused with another image, which the hint names", () => {
+    expect(originOf(["filesystem"], { image: "node:22" })).toMatchObject({
+      error: {
+        code: "TemplateMismatch",
+        message:
+          'The sandbox cannot be restored from the checkpoint id: containers[0].image is "python:3.12" in the checkpoint and "node:22" here',
+        hint: "Its files are on top of the image python:3.12: use a template with that image and a writable root, or omit spec.template",
+      },
+    });
+  });
 });

@@ -195,9 +195,9 @@ function resumeOrigin(
   if (paused?.reason !== "SnapshotPauseSucceed") return { kind: "new" };
   const checkpoint = pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(sandbox.metadata.uid));
   if (checkpoint === undefined) return { kind: "impossible", error: pauseLost() };
-  // Files alone boot with a changed template; memory has the one of its capture.
-  const hasMemory = checkpoint.status?.ramet?.contents?.includes("memory") === true;
-  const origin = originFrom(checkpoint, hasMemory ? template : undefined, { backends, engines });
+  const origin = originFrom(checkpoint, template, { backends, engines });
   const isChanged = origin.kind === "impossible" && origin.error.code === "TemplateMismatch";
-  return isChanged ? { kind: "impossible", error: templateChanged(origin.error) } : origin;
+  if (!isChanged) return origin;
+  const kept = checkpoint.status?.ramet?.contents?.includes("memory") === true ? "memory" : "files";
+  return { kind: "impossible", error: templateChanged(origin.error, kept) };
 }

@@ -60,9 +60,9 @@ export function pauseLost(): RametError {
   });
 }
 
-/** The template was changed since the pause, and the memory needs the earlier one. Nothing is lost: the resume waits. */
-export function templateChanged(cause: RametError): RametError {
-  return new RametError("TemplateMismatch", `The sandbox cannot be resumed with its memory: ${cause.message}`, {
+/** The template was changed since the pause: memory needs the earlier one, and files its image. Nothing is lost: the resume waits. */
+export function templateChanged(cause: RametError, kept: "memory" | "files"): RametError {
+  return new RametError("TemplateMismatch", `The sandbox cannot be resumed with its ${kept}: ${cause.message}`, {
     hint: "Undo the change of its template; for a sandbox of the changed one, create another Sandbox",
     cause,
   });

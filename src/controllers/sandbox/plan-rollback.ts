@@ -11,7 +11,7 @@ import { hasFailed, isCloneable, isUnfinished } from "../../api/state/checkpoint
 import { findCondition, report } from "../../kube/conditions.ts";
 import { cellRuns, isEnded, probesProgram } from "../cluster/pod-facts.ts";
 import { notHeld } from "./plan-created-paused.ts";
-import { planStart } from "./plan-start.ts";
+import { hiddenFiles, planStart } from "./plan-start.ts";
 import { type RollbackUnderWay, rollbackUnderWay } from "./rollback.ts";
 import type { SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
 import { changed, type ConditionChange, ended, failed, running } from "./status.ts";
@@ -178,8 +178,10 @@ function planRestoreInPlace(state: SandboxState, plan: SandboxPlan, restore: Res
   const { restoreInPlace } = state;
   if (restoreInPlace === undefined)
     return { ...plan, actions: [...plan.actions, { do: "restoreSandboxInPlace", ...restore }] };
-  if (restoreInPlace.state === "done")
-    return { actions: plan.actions, status: restoredInPlace(state, restoreInPlace.value, restore) };
+  if (restoreInPlace.state === "done") {
+    const status = restoredInPlace(state, restoreInPlace.value, restore);
+    return { actions: plan.actions, status, ...hiddenFiles(state.rollback?.origin) };
+  }
   if (restoreInPlace.state === "running") return plan;
   const status = plan.status ?? state.sandbox.status ?? {};
   return { ...plan, status: refused(state, status, { request: restore.request, error: restoreInPlace.error }) };

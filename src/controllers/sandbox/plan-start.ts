@@ -10,6 +10,7 @@ import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { hasSystemCode, RametError, resultOrError } from "../../base/errors.ts";
 import { cellRuns, isEnded, pullProblem, startProblem } from "../cluster/pod-facts.ts";
+import type { Origin } from "../origin/origin.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { listed } from "../volumes/restored-volumes.ts";
 import { isRefusedByCpu, lacksFeatures, planOtherNode } from "./plan-other-node.ts";
@@ -155,7 +156,9 @@ function planForeignPod(state: SandboxState, { metadata }: Pod): SandboxPlan {
 
 function planInPod(state: SandboxState, { template }: ResolvedTemplate, pod: Pod): SandboxPlan {
   const { start } = state;
-  if (start?.state === "done") return { actions: [], status: running(state, pod, start.value) };
+  if (start?.state === "done") {
+    return { actions: [], status: running(state, pod, start.value), ...hiddenFiles(state.origin) };
+  }
   if (isRefusedByCpu(state, pod)) return planOtherNode(state, pod);
   // A cell that cannot start its sandbox responds with the reason and exits. The response has more detail than the Pod's end.
   if (start?.state === "failed") return { actions: [], status: failed(state, start.error) };
@@ -163,6 +166,14 @@ function planInPod(state: SandboxState, { template }: ResolvedTemplate, pod: Pod
   if (!cellRuns(pod)) return planWaiting(state, pod);
   if (start !== undefined) return slowly(state, whyWaiting(state, start.lastError, pod));
   return planContents(state, template, pod);
+}
+
+/** Reports that volumes of the template hide what files alone have at their paths. */
+export function hiddenFiles(origin: Origin | undefined): Pick<SandboxPlan, "transitions"> {
+  if (origin?.kind !== "checkpoint" || origin.hidden === undefined) return {};
+  const { checkpointId } = origin.source.name;
+  const note = `Volumes that the source of the checkpoint ${checkpointId} did not have hide its files in ${listed(origin.hidden)}`;
+  return { transitions: [{ type: "Warning", reason: "FilesHidden", action: "Restore", note }] };
 }
 
 function planContents(state: SandboxState, template: PodTemplateSpec, pod: Pod): SandboxPlan {

@@ -1,6 +1,6 @@
 import { requestedArchitecture } from "../../api/pod/cell-pod.ts";
 import { mainContainer } from "../../api/pod/container-spec.ts";
-import { imageOfTemplate, recordedImage, type ResolvedImage } from "../../api/pod/resolved-image.ts";
+import { capturedImage, imageOfTemplate, recordedImage, type ResolvedImage } from "../../api/pod/resolved-image.ts";
 import { templateRevision } from "../../api/pod/restore-spec.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -44,7 +44,7 @@ export function podImage(
   const { image: name, imagePullPolicy } = mainContainer(template);
   // The controllers of a local cluster look nothing up: its node has the images.
   if (imageLookups === undefined) return { state: "unresolved" };
-  if (origin.kind !== "new") return known(recordedImage(checkpoint?.metadata, name));
+  if (origin.kind !== "new") return known(capturedImage(checkpoint?.metadata, template));
   const image = imageOfTemplate(template) ?? imageOfSet(sandbox, template, cache);
   // Never: the node's own image counts, whatever a registry has under its name.
   if (image !== undefined || imagePullPolicy === "Never") return known(image);

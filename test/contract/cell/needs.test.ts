@@ -49,7 +49,7 @@ it("rejects memory of another gVisor build before gVisor reads it, and names bot
   expect(await cells.store.has({ namespace, ...checkpoint })).toBe(true);
 });
 
-it("rejects memory of another image before anything is stopped, in a new cell and in place, and names both digests", async () => {
+it("rejects memory and files of another image before anything is stopped, in a new cell and in place, and names both digests", async () => {
   const [old, replaced] = ["a", "b"].map((digit) => ({
     RAMET_IMAGE_CONFIG: JSON.stringify({ digest: `sha256:${digit.repeat(64)}` }),
   }));
@@ -69,13 +69,28 @@ it("rejects memory of another image before anything is stopped, in a new cell an
   const request = { identity: other.identity, grant, contents: both, request: "one" };
   await expect(cells.client.restoreInPlace(other.address, request)).rejects.toMatchObject(refusal);
   expect(await cells.output(other, "echo still here")).toBe("still here");
-  // Files are not bound to the image.
+  // Files have what differs from the image.
   const files = await cells.checkpoint(source, "image-files", { contents: ["filesystem"] });
-  const restored = await cells.clone(
-    { name: "files", container, environment: replaced ?? {} },
-    { checkpointId: "image-files", manifestDigest: files.manifestDigest, contents: ["filesystem"] },
-  );
-  expect(await cells.client.state(restored.address)).toMatchObject({ phase: "running" });
+  const ofFiles = {
+    checkpointId: "image-files",
+    manifestDigest: files.manifestDigest,
+    contents: ["filesystem"] satisfies Contents,
+  };
+  const without = await cells.rig.startCell({ name: "files", start: "wait", container, environment: replaced ?? {} });
+  await expect(cells.restore(without, ofFiles)).rejects.toMatchObject({
+    ...refusal,
+    message: `restoring checkpoint image-files failed: its files need the image python as sha256:${"a".repeat(12)}, but this one is sha256:${"b".repeat(12)}`,
+  });
+  const named = { ...container, image: "registry.example/python" };
+  const renamed = await cells.clone({ name: "renamed", container: named, environment: old ?? {} }, ofFiles);
+  expect(await cells.client.state(renamed.address)).toMatchObject({ phase: "running" });
+  const unknown = await cells.rig.startCell({ name: "unknown", start: "wait", container: named });
+  await expect(cells.restore(unknown, ofFiles)).rejects.toMatchObject({
+    code: "NeedNotMet",
+    message:
+      "restoring checkpoint image-files failed: its files need the image python, but the sandbox has registry.example/python",
+    hint: expect.stringContaining("Use a template with the image python") as string,
+  });
 });
 
 it("rejects memory on a CPU that lacks a feature, names it, and reports the CPU", async () => {
