@@ -146,20 +146,29 @@ export function originFrom(
   if (!isCloneable(checkpoint)) {
     return { kind: "waiting", message: `Waiting for the checkpoint ${metadata.name} to succeed` };
   }
-  const recorded = status?.ramet;
-  const captured = recorded?.template;
-  const parts = partsOf(recorded);
+  const parts = partsOf(status?.ramet);
   if (parts === undefined) return impossible(unrecorded(checkpointId));
   const memory = parts.some(({ contents }) => contents.includes("memory"));
-  const own = template && (memory ? restoreSpec(template) : specForFiles(checkpoint, template));
-  const mismatch = captured && own && templateDifference(captured, own, memory);
-  if (mismatch !== undefined)
-    return impossible(mismatched(checkpointId, mismatch, memory ? undefined : captured?.image));
-  const missing = missingPart(parts, checkpointId, installed);
-  if (missing !== undefined) return impossible(missing);
+  const { mismatch, hidden = [] } = template === undefined ? {} : compared(checkpoint, template, memory);
+  const problem = mismatch ?? missingPart(parts, checkpointId, installed);
+  if (problem !== undefined) return impossible(problem);
   const source = sourceOf(checkpoint, checkpointId, parts);
-  const hidden = memory || captured === undefined || own === undefined ? [] : addedMounts(captured, own);
   return { kind: "checkpoint", source, ...(hidden.length > 0 && { hidden }) };
+}
+
+/** What a clone's template has that its checkpoint does not allow, or that hides captured files. */
+function compared(
+  checkpoint: Checkpoint,
+  template: PodTemplateSpec,
+  memory: boolean,
+): { mismatch?: RametError; hidden?: HiddenFiles } {
+  const { checkpointId = "", ramet: { template: captured } = {} } = checkpoint.status ?? {};
+  if (captured === undefined) return {};
+  const own = memory ? restoreSpec(template) : specForFiles(checkpoint, template);
+  const difference = templateDifference(captured, own, memory);
+  const filesOn = memory ? undefined : captured.image;
+  if (difference !== undefined) return { mismatch: mismatched(checkpointId, difference, filesOn) };
+  return memory ? {} : { hidden: addedMounts(captured, own) };
 }
 
 /** The fields of a clone, with the captured name of its image if it is the captured image under another name. */

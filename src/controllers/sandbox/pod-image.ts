@@ -41,7 +41,7 @@ export function podImage(
   { template, origin, checkpoint }: NewPod,
   { cache, imageLookups, enqueue }: ImageSources,
 ): PodImage {
-  const { image: name, imagePullPolicy } = mainContainer(template);
+  const { imagePullPolicy } = mainContainer(template);
   // The controllers of a local cluster look nothing up: its node has the images.
   if (imageLookups === undefined) return { state: "unresolved" };
   if (origin.kind !== "new") return known(capturedImage(checkpoint?.metadata, template));
