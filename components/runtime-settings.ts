@@ -27,6 +27,11 @@ export interface CellArgs {
    */
   userNamespaces?: Input<"auto" | "always" | "never">;
   /**
+   * What a sandbox can write if its template has no limit of `ephemeral-storage` and its namespace no annotation
+   * `ramet.dev/writable-layer-size`. @default "10Gi"
+   */
+  writableLayerSize?: Input<string>;
+  /**
    * Cell images of earlier engines, each with the id of its engine, for example
    * `["3fb1c0a9d2e4=registry.example/ramet-cell:1"]`. Memory that needs such an engine is restored in that image.
    * @default those that the cluster remembers

@@ -103,8 +103,8 @@ function hasAddress({ metadata, status }: Pod, { podUid, podIp }: SandboxRef): b
   return metadata.uid === podUid && status?.podIP === podIp && isLive;
 }
 
-export function startOf({ generation, memory, engine, capacity }: CellState): Omit<Started, "phases"> {
-  return defined({ generation, memory, engine, capacity });
+export function startOf({ generation, memory, engine, capacity, writableLayer }: CellState): Omit<Started, "phases"> {
+  return defined({ generation, memory, engine, capacity, writableLayer });
 }
 
 /** The identity of a sandbox. Deterministic: a repeated boot gives the same one, and two sandboxes never share one. */

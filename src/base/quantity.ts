@@ -22,6 +22,13 @@ export function quantityToMillicores(quantity: string | number, field = "quantit
   return scaled(quantity, 3, field);
 }
 
+/** Parses the size of a writable layer. @throws RametError `InvalidArgument` */
+export function parseLayerSize(quantity: string, field: string): number {
+  const bytes = quantityToBytes(quantity, field);
+  if (bytes <= 0) throw invalid(quantity, field, "is not positive");
+  return bytes;
+}
+
 /** quantity × 10^tens, computed with integers because 0.1 has no exact floating-point representation. */
 function scaled(quantity: string | number, tens: number, field: string): number {
   const { mantissa, power, shift } = parse(quantity, field);

@@ -70,6 +70,8 @@ interface CellOptions extends EnginesOptions {
   seccompProfile?: string | undefined;
   /** Whether cells get a user namespace; `auto`: if all schedulable nodes support it. @default "never" */
   userNamespaces?: CellUserNamespaces | undefined;
+  /** The size of writable layers without another limit. @default that of the cell */
+  layerBytes?: number | undefined;
 }
 
 interface RegistryOptions {
@@ -235,6 +237,7 @@ function podOptions(
 ): ControllerParts["podOptions"] {
   return {
     seccompProfile: cells.seccompProfile,
+    layerBytes: cells.layerBytes,
     userNamespaceFor: userNamespaces?.covers ?? (() => cells.userNamespaces === "always"),
     ...defined({ dns, egress }),
     ...(clusterRanges && { clusterRanges: [...clusterRanges] }),

@@ -7,6 +7,7 @@ import { cellUserNamespaces, systemNamespace } from "../api/names/system-names.t
 import { parseLimit, type QuotaName } from "../api/quota/namespace-quota.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
 import { RametError } from "../base/errors.ts";
+import { parseLayerSize } from "../base/quantity.ts";
 import { parseOriginUrl } from "./gateway-address.ts";
 
 /** The values of installations. A setting names its schema. */
@@ -35,6 +36,7 @@ export const Rule = z.string().superRefine((text, context) => {
   else if (namesMetadata(rule))
     context.addIssue(`names metadata services or link-local addresses: ${text}; no rule opens them`);
 });
+export const LayerSize = parsedBy((text) => parseLayerSize(text, ""));
 export const Count = atLeast(0);
 export const Positive = atLeast(1);
 export const StoreBytes = limitOf("storeBytes");

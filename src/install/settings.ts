@@ -127,6 +127,11 @@ export const settings = {
     "run cells in user namespaces; auto: if all schedulable nodes support it (default: auto)",
     { choices: cellUserNamespaces, schema: "UserNamespaces" },
   ),
+  "cells.writableLayerSize": text(
+    "--writable-layer-size <quantity>",
+    "what a sandbox can write if its template has no limit of ephemeral-storage (default: 10Gi)",
+    { schema: "LayerSize" },
+  ),
   "cells.earlierImages": list(
     "--earlier-cell-image <engine=image...>",
     "images of earlier engines, besides those that the cluster remembers",
@@ -261,7 +266,7 @@ export const commands = {
     "metricsPort metricsAddress kubeconfig context logLevel servedNamespaces",
     "egress.default egress.allow egress.deny",
     "namespaceQuota.storeBytes namespaceQuota.checkpoints namespaceQuota.builds namespaceQuota.fetches",
-    "cells.seccompProfile cells.userNamespaces",
+    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize",
     "registries.private registries.insecure registries.lookup registries.pullTimeout",
     "store.directory store.verifyRestores store.address encryption.secret importVolumes",
     "cellImage cells.engine cells.earlierImages cells.concurrentUpgrades cells.engineCheckInterval",
@@ -276,7 +281,7 @@ export const commands = {
   manifests: [
     "servedNamespaces egress.default egress.allow egress.deny",
     "namespaceQuota.storeBytes namespaceQuota.checkpoints namespaceQuota.builds namespaceQuota.fetches",
-    "cells.seccompProfile cells.userNamespaces",
+    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize",
     "registries.private registries.insecure registries.lookup registries.pullTimeout",
     "image cellImage cells.earlierImages beside namespace replicas gatewayReplicas",
     ...httpServerCommands.manifests,

@@ -63,7 +63,7 @@ describe("checkpoint, clone, pause and resume", () => {
 
     const list = await ramet(["sandbox", "ls"]);
     expect(list.stdout).toMatch(
-      /^NAME +STATUS +AGE +FROM +MESSAGE\na +Running +\d+[sm]\S* +ramet-python\nb +Running +\d+[sm]\S* +/,
+      /^NAME +STATUS +AGE +DISK +FROM +MESSAGE\na +Running +\d+[sm]\S* +10GiB +ramet-python\nb +Running +\d+[sm]\S* +10GiB +/,
     );
     const checkpoints = await ramet(["checkpoint", "ls"]);
     expect(checkpoints.stdout).toMatch(new RegExp(`first +Succeeded +${id} +a +memory,filesystem`));

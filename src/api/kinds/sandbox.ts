@@ -1,6 +1,14 @@
 import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
-import { Capacity, Conditions, ObservedGeneration, openString, StatusMessage, Time } from "../schema/metadata.ts";
+import {
+  Capacity,
+  Conditions,
+  ObservedGeneration,
+  openString,
+  StatusMessage,
+  Time,
+  WritableLayer,
+} from "../schema/metadata.ts";
 import { OptionalFlag, OptionalText, OptionalTexts, int32, withRules } from "../schema/rules.ts";
 import { Problems } from "../schema/problem.ts";
 import {
@@ -113,6 +121,9 @@ const RametSandboxStatus = z.object({
   engine: z.string().optional().describe("The engine that runs the sandbox: its gVisor build and guest build."),
   capacity: Capacity.optional().describe(
     "The CPUs and the memory that the sandbox has: its limits, or without them those of its node.",
+  ),
+  writableLayer: WritableLayer.optional().describe(
+    "The layer of the files that the sandbox writes. A clone with memory has the size of its source's.",
   ),
   unsuitedNodes: OptionalTexts.describe(
     "During a start: the nodes that were tried and whose CPU lacks a feature that the checkpoint needs.",

@@ -87,6 +87,7 @@ it("keeps the sandbox's files on disk, or in memory if the template says so, wit
   expect(config()).not.toHaveProperty("layerInMemory");
   expect(config("disk")).not.toHaveProperty("layerInMemory");
   expect(config("memory").layerInMemory).toBe(true);
+  expect(config()).not.toHaveProperty("layerBytes");
   expect(() => config("ram")).toThrow(/\[ramet.dev\/writable-layer\]: "ram" is not a medium; use disk or memory/);
 });
 

@@ -35,6 +35,8 @@ export interface CellPodOptions extends CellImageOptions, NodeLimits {
   restoresMemory?: boolean;
   /** The layers of what will be restored. */
   layers?: readonly LayerRef[];
+  /** The size of the writable layer of a template without a limit of ephemeral storage. @default that of the cell */
+  layerBytes?: number | undefined;
   /** Whether a restore in place is likely. */
   keepsWaiting?: boolean;
   dns?: z.input<typeof CellConfig>["dns"];
@@ -132,6 +134,7 @@ function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellP
     ...defined({
       gatewayKey: options.gatewayKey,
       keySets: options.keySets,
+      layerBytes: options.layerBytes,
       dns: options.dns,
       egress: options.egress,
       clusterRanges: options.clusterRanges,

@@ -95,3 +95,9 @@ export const Capacity = z.object({
   memoryBytes: z.int().positive().describe("Bytes of memory."),
 });
 export type Capacity = z.infer<typeof Capacity>;
+
+export const WritableLayer = z.object({
+  medium: z.enum(["disk", "memory"]).describe("Where the files are that the sandbox writes."),
+  sizeBytes: z.int().positive().describe("The most bytes that they can have."),
+});
+export type WritableLayer = z.infer<typeof WritableLayer>;

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { Capacity, Contents } from "../schema/metadata.ts";
+import { Capacity, Contents, WritableLayer } from "../schema/metadata.ts";
 import { jsonValue } from "../../base/canonical-json.ts";
 import { EngineBuild } from "../engine/engine.ts";
 import { Digest } from "../schema/digest.ts";
@@ -127,6 +127,8 @@ export const CellConfig = z.strictObject({
   restores: z.literal("memory").optional(),
   /** The layers of what will be restored, if this is known: the cell creates its sandbox on those that the node has. */
   layers: z.array(LayerRef).max(mostLayers).optional(),
+  /** The size of the writable layer, if the container has no limit. @default {@link defaultLayerBytes} */
+  layerBytes: z.number().int().positive().optional(),
   /** Keep the writable layer in memory instead of on disk. */
   layerInMemory: z.literal(true).optional(),
   /** Keep a second, empty sandbox ready, so that a restore in place takes half the time. */
@@ -189,6 +191,7 @@ export const CellState = z.object({
   engine: EngineBuild.optional(),
   /** The CPUs and the memory that the sandbox has: its limits, or without them those of the machine. */
   capacity: Capacity.optional(),
+  writableLayer: WritableLayer.optional(),
   /** Neither the template nor the image names a program to start. */
   lacksEntrypoint: z.literal(true).optional(),
   /** The checkpoint whose capture is in progress. */

@@ -20,6 +20,8 @@ export interface CaptureSubject {
   sandbox: Sandbox;
   guest: GuestControl;
   setting: CellSetting;
+  /** The size of the sandbox's writable layer. */
+  layerBytes: number;
   clock: Clock;
   /** The engine, with the CPU features that the sandbox can use. */
   build: () => Promise<EngineBuild>;
@@ -209,7 +211,7 @@ async function randomPrograms(
 
 async function manifestDraft(
   { contents }: CheckpointRequest,
-  { sandbox, setting, build }: CaptureSubject,
+  { sandbox, setting, layerBytes, build }: CaptureSubject,
   {
     quiesced,
     ...found
@@ -221,7 +223,7 @@ async function manifestDraft(
     ...found,
     engine: { name: "gvisor", platform: "systrap", ...(await build()) },
     templateDigest: config.templateDigest,
-    container: config.container,
+    container: { ...config.container, resources: { ...config.container.resources, storageBytes: layerBytes } },
     image: imageRan(setting),
     consistency: contents.includes("memory") ? "atomic" : quiesced ? "quiesced" : "crash",
     ...(sandbox.layers.length > 0 && {

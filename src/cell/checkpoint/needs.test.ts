@@ -65,14 +65,16 @@ it("needs the layer of the memory, or room for the files, whatever else the clon
     container,
     files: [{ name: "pages.img", sizeBytes: 2 * gibibyte, digest: digestOf("c") }],
   };
-  expect(tooLarge(sized, memory.contents, 10 * gibibyte)).toBeUndefined();
-  expect(tooLarge(sized, files.contents, 2 * gibibyte)).toBeUndefined();
-  expect(tooLarge(sized, memory.contents, 9 * gibibyte)).toMatchObject({
+  const layer = (gibibytes: number, isLayerLimited = true) => ({ layerBytes: gibibytes * gibibyte, isLayerLimited });
+  expect(tooLarge(sized, memory.contents, layer(10))).toBeUndefined();
+  expect(tooLarge(sized, files.contents, layer(2))).toBeUndefined();
+  expect(tooLarge(sized, memory.contents, layer(9, false))).toBeUndefined();
+  expect(tooLarge(sized, memory.contents, layer(9))).toMatchObject({
     code: "NeedNotMet",
     message: "restoring checkpoint c-1 failed: it needs a writable layer of 10Gi, but the sandbox has 9Gi",
     hint: "Raise the container's resources.limits.ephemeral-storage",
   });
-  expect(tooLarge(sized, files.contents, gibibyte)).toMatchObject({
+  expect(tooLarge(sized, files.contents, layer(1, false))).toMatchObject({
     message: "restoring checkpoint c-1 failed: it needs a writable layer of 2Gi, but the sandbox has 1Gi",
   });
 });

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { type CellState, layerBytesOf, type RestoreRequest } from "../../api/wire/cell-api.ts";
+import { type CellState, defaultLayerBytes, layerBytesOf, type RestoreRequest } from "../../api/wire/cell-api.ts";
 import { type EngineBuild, missingFeatures } from "../../api/engine/engine.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
@@ -18,6 +18,8 @@ import type { CellPaths } from "../setting/cell-setting.ts";
 export interface RestoreSource extends SandboxSource {
   /** The state of its memory when the restore returns. Undefined if only files are restored. */
   memory: CellState["memory"];
+  /** The size of the writable layer that the sandbox then has. */
+  layerBytes: number;
   /** How many identities its memory has had, if recorded. 0 if only files are restored. */
   generation: number | undefined;
   /** The CPU features that its memory keeps using, also on a CPU that has more. Undefined if only files are restored. */
@@ -31,6 +33,8 @@ export interface RestoreSourceOptions {
   build: () => Promise<EngineBuild>;
   /** The size of the writable layer of this cell's sandboxes. */
   layerBytes: number;
+  /** Whether the template sets it. */
+  isLayerLimited: boolean;
   /** The sandbox's image, and the digest of its configuration if that is known. */
   image: Manifest["image"];
   report: (message: string, detail?: Record<string, unknown>) => void;
@@ -42,7 +46,7 @@ const foregroundBytes = 32 * 2 ** 20;
 /** @throws RametError `NeedNotMet`, `CpuFeaturesMissing`, and those of `openForRead` */
 export async function openRestoreSource(
   { grant, contents, layers: grants = [] }: RestoreRequest,
-  { paths, build, layerBytes, image, report }: RestoreSourceOptions,
+  { paths, build, image, report, ...own }: RestoreSourceOptions,
 ): Promise<RestoreSource> {
   const session = await openForRead(grant, { scratchPath: paths.directory });
   const { manifest, imagePath } = session;
@@ -54,7 +58,7 @@ export async function openRestoreSource(
     });
   };
   const unmet = await build().then(
-    (own) => unmetNeed(manifest, own) ?? otherImage(manifest, image) ?? tooLarge(manifest, contents, layerBytes),
+    (built) => unmetNeed(manifest, built) ?? otherImage(manifest, image) ?? tooLarge(manifest, contents, own),
     (error: unknown) => RametError.from(error),
   );
   if (unmet !== undefined) {
@@ -70,6 +74,7 @@ export async function openRestoreSource(
       layers,
       origin: isLayer(manifest) ? "image" : savedFiles(manifest, imagePath),
       memory: undefined,
+      layerBytes: own.layerBytes,
       generation: 0,
       cpuFeatures: undefined,
       release,
@@ -80,6 +85,7 @@ export async function openRestoreSource(
     layers,
     origin: { imagePath, background, clonedBytes: manifest.clonedBytes ?? 0 },
     memory: background ? "loading" : "loaded",
+    layerBytes: layerBytesOf(manifest.container),
     generation,
     cpuFeatures: engine.cpuFeatures,
     release,
@@ -196,13 +202,21 @@ export function otherImage(
 
 type Sized = Pick<Manifest, "checkpointId" | "container" | "files">;
 
-/** Memory keeps the size of its layer, which must not exceed what this sandbox may write. Files alone must fit. */
-export function tooLarge(manifest: Sized, contents: readonly string[], layerBytes: number): RametError | undefined {
+/**
+ * Memory keeps the size of its layer, which must not exceed what this sandbox may write. Files alone must fit. If the template sets no
+ * limit, a lower default keeps no memory from being restored.
+ */
+export function tooLarge(
+  manifest: Sized,
+  contents: readonly string[],
+  { layerBytes, isLayerLimited }: Pick<RestoreSourceOptions, "layerBytes" | "isLayerLimited">,
+): RametError | undefined {
   const isMemory = contents.includes("memory");
   if (!isMemory && isLayer(manifest)) return undefined;
   const neededBytes = isMemory ? layerBytesOf(manifest.container) : sizeOf(manifest);
-  if (neededBytes <= layerBytes) return undefined;
-  const [needed, own] = [neededBytes, layerBytes].map(inQuantity);
+  const mostBytes = isMemory && !isLayerLimited ? Math.max(layerBytes, defaultLayerBytes) : layerBytes;
+  if (neededBytes <= mostBytes) return undefined;
+  const [needed, own] = [neededBytes, mostBytes].map(inQuantity);
   const why = `it needs a writable layer of ${needed}, but the sandbox has ${own}`;
   return new RametError("NeedNotMet", `restoring checkpoint ${manifest.checkpointId} failed: ${why}`, {
     hint: "Raise the container's resources.limits.ephemeral-storage",

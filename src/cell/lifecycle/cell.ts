@@ -26,7 +26,7 @@ import { capacityOf, GuestIdentity } from "../sandbox/guest-identity.ts";
 import { cachedLayers } from "../layers/layer-cache.ts";
 import { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import type { CellSetting } from "../setting/cell-setting.ts";
+import { type CellSetting, ownLayer, stateOf } from "../setting/cell-setting.ts";
 import { type CellCore, CellCredentials, type CellDependencies, createWaiting } from "./cell-core.ts";
 import { Hold } from "./hold.ts";
 import { openSandbox } from "./open-sandbox.ts";
@@ -62,9 +62,8 @@ export class Cell {
 
   constructor({ setting, spawnedLink, log, clock, report }: CellDependencies) {
     this.#setting = setting;
-    const { resources, command, args } = setting.container;
-    const capacity = capacityOf(resources);
-    this.#states.set({ capacity, ...(command.length + args.length === 0 && { lacksEntrypoint: true }) });
+    const capacity = capacityOf(setting.container.resources);
+    this.#states.set({ capacity, ...stateOf(setting) });
     this.#identity = new GuestIdentity(clock, capacity);
     this.#environment = new SandboxEnvironment({
       setting,
@@ -285,6 +284,7 @@ export class Cell {
         sandbox: this.#environment.sandbox,
         guest: this.#environment.guest(),
         setting: this.#setting,
+        layerBytes: (this.state.writableLayer ?? ownLayer(this.#setting)).sizeBytes,
         clock: this.#core.clock,
         build: () => this.#engineOfMemory(),
         generation: () => this.#identity.generation,

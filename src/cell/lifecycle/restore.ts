@@ -1,12 +1,7 @@
-import {
-  layerBytesOf,
-  type RestoreInPlaceCall,
-  type RestoreRequest,
-  type RestoreResult,
-} from "../../api/wire/cell-api.ts";
+import type { RestoreInPlaceCall, RestoreRequest, RestoreResult } from "../../api/wire/cell-api.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import { openRestoreSource, type RestoreSource } from "../checkpoint/restore-source.ts";
-import { imageRan } from "../setting/cell-setting.ts";
+import { imageRan, ownLayer } from "../setting/cell-setting.ts";
 import type { CellCore } from "./cell-core.ts";
 import { openSandbox } from "./open-sandbox.ts";
 
@@ -90,6 +85,7 @@ async function openClone(
   { source, phases }: Restoring,
 ): Promise<RestoreResult> {
   if (source.memory !== undefined) core.states.set({ memory: source.memory });
+  core.states.set({ writableLayer: { ...ownLayer(core.setting), sizeBytes: source.layerBytes } });
   core.setMemoryFeatures(source.cpuFeatures);
   const state = await openSandbox(core, { identity, clone: true, before: source.generation }, phases);
   return { state, phases: phases.phases };
@@ -98,7 +94,8 @@ async function openClone(
 function openSource({ setting, report, engineBuild }: CellCore, request: RestoreRequest): Promise<RestoreSource> {
   return openRestoreSource(request, {
     paths: setting.paths,
-    layerBytes: layerBytesOf(setting.container),
+    layerBytes: ownLayer(setting).sizeBytes,
+    isLayerLimited: setting.config.container.resources.storageBytes !== undefined,
     image: imageRan(setting),
     report,
     build: engineBuild,

@@ -1,8 +1,9 @@
 import * as z from "zod";
-import { CellConfig, type ContainerSpec } from "../../api/wire/cell-api.ts";
+import { CellConfig, type CellState, type ContainerSpec, layerBytesOf } from "../../api/wire/cell-api.ts";
 import { environmentPrefix } from "../../api/pod/container-spec.ts";
 import { EngineBuild } from "../../api/engine/engine.ts";
 import { ImageConfig } from "../../api/pod/resolved-image.ts";
+import type { WritableLayer } from "../../api/schema/metadata.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";
@@ -62,7 +63,7 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   return {
     config: { ...config, rootPath: environment["RAMET_ROOT_PATH"] ?? config.rootPath },
     ignored,
-    container: withDefaultLimits(withImage(withResolved(config.container, environment), image), environment),
+    container: withDefaultLimits(withImage(withResolved(config.container, environment), image), config, environment),
     image,
     listen: environment["RAMET_CELL_LISTEN"] ?? "0.0.0.0",
     isSideContainer: environment["RAMET_CELL_SIDE_CONTAINER"] === "true",
@@ -78,6 +79,20 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
 /** The image that a sandbox runs, as manifests record it. */
 export function imageRan({ config, image }: Pick<CellSetting, "config" | "image">) {
   return { name: config.container.image, ...defined({ digest: image.digest }) };
+}
+
+/** The writable layer of a sandbox that starts without memory. */
+export function ownLayer({ config, container }: Pick<CellSetting, "config" | "container">): WritableLayer {
+  return { medium: config.layerInMemory === true ? "memory" : "disk", sizeBytes: layerBytesOf(container) };
+}
+
+/** The part of a cell's state that its setting decides. */
+export function stateOf(setting: CellSetting): Pick<CellState, "writableLayer" | "lacksEntrypoint"> {
+  const { command, args } = setting.container;
+  return {
+    writableLayer: ownLayer(setting),
+    ...(command.length + args.length === 0 && { lacksEntrypoint: true }),
+  };
 }
 
 /** A spare knows them before it gets its setting. */
@@ -139,12 +154,19 @@ function withResolved(container: ContainerSpec, environment: NodeJS.ProcessEnv):
   };
 }
 
-function withDefaultLimits(container: ContainerSpec, environment: NodeJS.ProcessEnv): ContainerSpec {
+function withDefaultLimits(
+  container: ContainerSpec,
+  { layerBytes }: CellConfig,
+  environment: NodeJS.ProcessEnv,
+): ContainerSpec {
   const limit = (variable: string) => parseIfSet(variable, PositiveInt, environment);
   const { resources } = container;
-  const { memoryBytes = limit("RAMET_DEFAULT_MEMORY_BYTES"), cpuMillis = limit("RAMET_DEFAULT_CPU_MILLIS") } =
-    resources;
-  return { ...container, resources: { ...resources, ...defined({ memoryBytes, cpuMillis }) } };
+  const {
+    memoryBytes = limit("RAMET_DEFAULT_MEMORY_BYTES"),
+    cpuMillis = limit("RAMET_DEFAULT_CPU_MILLIS"),
+    storageBytes = layerBytes,
+  } = resources;
+  return { ...container, resources: defined({ memoryBytes, cpuMillis, storageBytes }) };
 }
 
 const PositiveInt = z.number().int().positive();

@@ -186,8 +186,13 @@ export const sandboxColumns: readonly Column[] = [
   nameColumn,
   ...statusColumn(Sandbox, ({ status }) => status?.phase),
   ageColumn,
-  ...columns(Sandbox, { FROM: sourceOfSandbox, MESSAGE: sandboxMessage }),
+  ...columns(Sandbox, { DISK: diskOf, FROM: sourceOfSandbox, MESSAGE: sandboxMessage }),
 ];
+
+function diskOf({ status }: Sandbox): string {
+  const { medium, sizeBytes } = status?.ramet?.writableLayer ?? {};
+  return `${size(sizeBytes)}${medium === "memory" ? " (memory)" : ""}`;
+}
 
 /** A failed pause leaves its sandbox running, so only its condition reports it. */
 function sandboxMessage(sandbox: Sandbox): string {

@@ -23,7 +23,11 @@ const running = {
   ...base,
   kind: "Sandbox",
   spec: { templateRef: { name: "python" } },
-  status: { phase: "Running", conditions: [] },
+  status: {
+    phase: "Running",
+    conditions: [],
+    ramet: { writableLayer: { medium: "memory", sizeBytes: 3 * 1024 ** 3 } },
+  },
 };
 
 describe("output", () => {
@@ -80,7 +84,7 @@ describe("output", () => {
 
   it("shows a sandbox in a table with kubectl's layout", () => {
     expect(renderList([running], { output: "table", columns: sandboxColumns, now, withNamespace: true })).toBe(
-      "NAMESPACE   NAME   STATUS    AGE   FROM     MESSAGE\ndefault     a      Running   5m    python\n",
+      "NAMESPACE   NAME   STATUS    AGE   DISK            FROM     MESSAGE\ndefault     a      Running   5m    3GiB (memory)   python\n",
     );
   });
 

@@ -8,6 +8,7 @@ import { parseStoreAddress } from "../../api/store/store-address.ts";
 import { defined } from "../../base/defined.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
+import { parseLayerSize } from "../../base/quantity.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
 import { type RunBesideOptions, runBeside } from "../../controllers/run-beside.ts";
 import { runControllers, type RunControllersOptions } from "../../controllers/run.ts";
@@ -77,6 +78,7 @@ function namespacesOf({ servedNamespaces, namespaceSelector: selector, namespace
 }
 
 function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells"] {
+  const { writableLayerSize: size } = cells;
   const { engine, earlierImages = [], concurrentUpgrades, seccompProfile, userNamespaces = "auto" } = cells;
   const byEngine = earlierImages.map((text): [string, string] => {
     const at = text.indexOf("=");
@@ -89,6 +91,8 @@ function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells
     concurrentUpgrades,
     seccompProfile,
     userNamespaces,
+    layerBytes:
+      size === undefined ? undefined : parseLayerSize(size, flagName("cells.writableLayerSize", "controller")),
   };
 }
 

@@ -132,10 +132,11 @@ async function createPod(
   // A claim of a set's sandbox may restore a checkpoint in place.
   const keepsWaiting = controllerOf(sandbox)?.kind === "SandboxSet";
   // Every Pod of a sandbox is created here, for every author of the Sandbox and every origin of its template.
-  await namespaces.admit(sandbox.metadata.namespace, template);
+  const ofNamespace = await namespaces.admit(sandbox.metadata.namespace, template);
   const claims = await claimsFor(sandbox, action, dependencies);
   const manifest = cellPod(owner, template, {
     ...podOptions,
+    ...ofNamespace,
     ...podKeys(),
     ...restoredBy(source, dependencies),
     userNamespace: podOptions.userNamespaceFor?.(template) === true,

@@ -1,5 +1,7 @@
 import { assertTemplateAllowed } from "../../api/pod/template-policy.ts";
-import { labels } from "../../api/names/labels.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import type { CellPodOptions } from "../../api/pod/cell-pod.ts";
+import { parseLayerSize } from "../../base/quantity.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { KubeObject, ObjectName } from "../../kube/object.ts";
 
@@ -24,11 +26,16 @@ export class Namespaces {
   /**
    * Checks that a template may run in a namespace, and labels the namespace, so that the admission policy for `exec` covers it
    * before the first sandbox's Pod exists.
-   * @throws RametError `Forbidden` that names a field of the template
+   * @throws RametError `Forbidden` that names a field of the template; `InvalidArgument` for an annotation that cannot be read
    */
-  async admit(name: string, template: PodTemplateSpec): Promise<void> {
-    const { annotations } = (await this.#read(name)).metadata;
-    assertTemplateAllowed(template, { name, annotations });
+  async admit(name: string, template: PodTemplateSpec): Promise<Pick<CellPodOptions, "layerBytes">> {
+    const { annotations: given } = (await this.#read(name)).metadata;
+    assertTemplateAllowed(template, { name, annotations: given });
+    const size = given?.[annotations.writableLayerSize];
+    if (size === undefined) return {};
+    return {
+      layerBytes: parseLayerSize(size, `The annotation ${annotations.writableLayerSize} of the namespace ${name}`),
+    };
   }
 
   #read(name: string): Promise<KubeObject> {

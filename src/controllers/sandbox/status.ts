@@ -188,14 +188,15 @@ function ofCell(
   { status }: SandboxState["sandbox"],
   pod: Pod,
   started: StartOutcome,
-): Pick<RametSandboxStatus, "egress" | "cellKey" | "engine" | "capacity"> {
+): Pick<RametSandboxStatus, "egress" | "cellKey" | "engine" | "capacity" | "writableLayer"> {
   const { podInfo, ramet } = status ?? {};
   const before = podInfo?.podUID === pod.metadata.uid ? (ramet ?? {}) : {};
   const { egress } = before;
   const cellKey = started.cellKey ?? before.cellKey;
   const engine = started.engine === undefined ? before.engine : engineId(started.engine);
   const capacity = started.capacity ?? before.capacity;
-  return defined({ egress, cellKey, engine, capacity });
+  const writableLayer = started.writableLayer ?? before.writableLayer;
+  return defined({ egress, cellKey, engine, capacity, writableLayer });
 }
 
 function memoryConditions(memory: StartOutcome["memory"]): ConditionChange[] {

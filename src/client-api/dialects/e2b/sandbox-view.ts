@@ -21,7 +21,6 @@ const never = "9999-12-31T23:59:59Z";
 export function listedSandbox({ known }: { known: Pick<KnownObjects, "template"> }, sandbox: Sandbox): ListedSandbox {
   const { name, namespace } = sandbox.metadata;
   const { paused: isPaused = false, template, templateRef } = sandbox.spec;
-  const capacity = sandbox.status?.ramet?.capacity;
   return {
     templateID: templateIdOf(sandbox),
     sandboxID: sandboxIdOf(sandbox),
@@ -29,10 +28,7 @@ export function listedSandbox({ known }: { known: Pick<KnownObjects, "template">
     startedAt: startedAt(sandbox),
     endAt: isPaused ? pausedAt(sandbox) : (endOf(sandbox)?.toISOString() ?? never),
     ...sizesOf(template ?? (templateRef && known.template(`${namespace}/${templateRef.name}`)?.spec.template)),
-    ...(capacity !== undefined && {
-      cpuCount: Math.ceil(capacity.cpuMillis / 1000),
-      memoryMB: Math.floor(capacity.memoryBytes / 2 ** 20),
-    }),
+    ...sizesIn(sandbox),
     state: isPaused ? "paused" : "running",
     envdVersion,
     metadata: metadataOf(sandbox),
@@ -69,6 +65,18 @@ export function startedAt({ metadata }: Sandbox): string {
 
 function pausedAt(sandbox: Sandbox): string {
   return findCondition(sandbox.status?.conditions, "SandboxPaused")?.lastTransitionTime ?? startedAt(sandbox);
+}
+
+/** The sizes that a sandbox has reported. */
+function sizesIn({ status }: Sandbox): Partial<ReturnType<typeof sizesOf>> {
+  const { capacity, writableLayer } = status?.ramet ?? {};
+  return {
+    ...(capacity !== undefined && {
+      cpuCount: Math.ceil(capacity.cpuMillis / 1000),
+      memoryMB: Math.floor(capacity.memoryBytes / 2 ** 20),
+    }),
+    ...(writableLayer !== undefined && { diskSizeMB: Math.floor(writableLayer.sizeBytes / 2 ** 20) }),
+  };
 }
 
 /**
