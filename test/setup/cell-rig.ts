@@ -17,6 +17,8 @@ export interface StartCellOptions {
   container?: Partial<ContainerSpec>;
   templateDigest?: string;
   keepsWaiting?: true;
+  /** The size of the writable layer without a limit of the container. */
+  layerBytes?: number;
   /** A command that executes the rest of its arguments, such as `unshare`. @default none */
   within?: readonly string[];
   /** Added to the cell's own environment. */
@@ -77,6 +79,7 @@ export class CellRig {
       rootPath: this.#rootPath,
       start: options.start,
       keepsWaiting: options.keepsWaiting,
+      layerBytes: options.layerBytes,
       publicKey: this.#key.publicKey,
       templateDigest: options.templateDigest ?? `sha256:${"0".repeat(64)}`,
     });

@@ -67,7 +67,6 @@ export function cellContainer(container: Container, config: CellConfig, options:
   const { cellImage: image, seccompProfile, hasOverhead = true, userNamespace = false, resolvedImage } = options;
   const { name, resources, lifecycle } = container;
   const { postStart, preStop } = lifecycle ?? {};
-  const layerBytes = (config.layers ?? []).reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
   return {
     name,
     image,
@@ -76,7 +75,9 @@ export function cellContainer(container: Container, config: CellConfig, options:
       envFrom: container.envFrom?.map((source) => ({ ...source, prefix: environmentPrefix + (source.prefix ?? "") })),
     }),
     ports: [...(container.ports ?? []), { name: "ramet-cell", containerPort: cellPort, protocol: "TCP" }],
-    ...(resources && { resources: hasOverhead ? cellResources(resources, !userNamespace, layerBytes) : resources }),
+    ...(resources && {
+      resources: hasOverhead ? cellResources(resources, !userNamespace, sizeOfLayers(config.layers)) : resources,
+    }),
     volumeMounts: [
       ...sortedMounts(container).map((mount, index) => ({
         ...withSubPath(mount, config),
@@ -232,6 +233,10 @@ const overheadStorageBytes = 256 * 1024 ** 2;
 export const overheadMillis = 100;
 /** Starting a cell and its sandbox takes about one second of CPU: ten seconds with a limit of 100m. */
 export const leastMillis = 1_000;
+
+export function sizeOfLayers(layers: readonly { sizeBytes: number }[] = []): number {
+  return layers.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+}
 
 /**
  * Returns the resources of a cell's container: those of the template's container plus what the cell needs. The sandbox itself has

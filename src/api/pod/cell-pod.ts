@@ -1,10 +1,19 @@
 import type * as z from "zod";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { quantityToBytes } from "../../base/quantity.ts";
 import type { LayerRef } from "../wire/grant.ts";
 import { CellConfig, type KeySets } from "../wire/cell-api.ts";
 import { withoutAgentRuntime } from "./agent-runtime.ts";
-import { cellContainer, type CellImageOptions, cellVolume, imageVolume, rootPath } from "./cell-container.ts";
+import {
+  cellContainer,
+  type CellImageOptions,
+  cellResources,
+  cellVolume,
+  imageVolume,
+  rootPath,
+  sizeOfLayers,
+} from "./cell-container.ts";
 import { containerSpec, mainContainer, mountCount } from "./container-spec.ts";
 import { egressDigest } from "../egress/effective-egress.ts";
 import { templateDigest, templateRevision } from "./restore-spec.ts";
@@ -161,6 +170,14 @@ function isLayerInMemory({ metadata }: PodTemplateSpec): boolean {
     "InvalidArgument",
     `spec.template.metadata.annotations[${annotations.writableLayer}]: ${JSON.stringify(medium)} is not a medium; use disk or memory`,
   );
+}
+
+/** The bytes of ephemeral storage that a Pod of a template can have if it unpacks these layers. Undefined: the template has no limit. */
+export function storageLimit(template: PodTemplateSpec, layers: readonly LayerRef[]): number | undefined {
+  const { resources } = mainContainer(template);
+  const own = resources && hasOverhead(template) ? cellResources(resources, true, sizeOfLayers(layers)) : resources;
+  const limit = own?.limits?.["ephemeral-storage"];
+  return limit === undefined ? undefined : quantityToBytes(limit);
 }
 
 function hasOverhead({ metadata }: PodTemplateSpec): boolean {

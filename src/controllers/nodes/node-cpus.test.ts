@@ -97,3 +97,17 @@ it("ignores reports that no CPU makes, and entries that are not valid", () => {
   expect([...saved.keys()]).toEqual(["a", "cpu.0123456789ab", "other"]);
   expect(cpus.plan(parts(["avx2"])).lacking).toEqual([]);
 });
+
+it("knows which nodes limit ephemeral storage, as kubelets do", () => {
+  const store = new ObjectStore<Node>(() => undefined);
+  const status = { allocatable: { cpu: "2", "ephemeral-storage": "100Gi" } };
+  const kubelet = Node.parse({ metadata: { name: "k", uid: "k", resourceVersion: "1" }, status });
+  store.replace([kubelet, node("local")], true);
+  const cpus = new NodeCpus({ store });
+  expect(["k", "local", "unknown", undefined].map((name) => cpus.limitsStorage(name))).toEqual([
+    true,
+    false,
+    false,
+    false,
+  ]);
+});

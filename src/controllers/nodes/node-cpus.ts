@@ -89,6 +89,12 @@ export class NodeCpus {
     return own !== undefined && !needs.cpuFeatures.every((feature) => own.has(feature));
   }
 
+  /** Whether the node evicts Pods that exceed their limit of ephemeral storage, as a kubelet does. */
+  limitsStorage(nodeName: string | undefined): boolean {
+    const node = nodeName === undefined ? undefined : this.#nodes.store.get(nodeName);
+    return node?.status.allocatable?.["ephemeral-storage"] !== undefined;
+  }
+
   /** @param refused the names of nodes whose cell has refused these parts */
   plan(parts: readonly CheckpointPart[], refused: readonly string[] = []): CpuPlan {
     const needs = memoryPart(parts)?.needs;

@@ -22,6 +22,8 @@ export const Node = z.object({
         .default([]),
       /** `bootID` changes whenever the machine starts. */
       nodeInfo: z.object({ bootID: z.string().default("") }).default({ bootID: "" }),
+      /** A kubelet reports how much ephemeral storage Pods can have, and evicts those that exceed their limit. */
+      allocatable: z.object({ "ephemeral-storage": z.unknown() }).partial().optional(),
     })
     .default({ runtimeHandlers: [], nodeInfo: { bootID: "" } }),
 });

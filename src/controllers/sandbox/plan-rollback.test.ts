@@ -11,7 +11,9 @@ import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-req
 import { Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { planSandbox } from "./plan.ts";
-import { rollbackUnderWay } from "./rollback.ts";
+import { cellResources } from "../../api/pod/cell-container.ts";
+import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
+import { needsNewPod, rollbackUnderWay } from "./rollback.ts";
 import type { Origin } from "../origin/origin.ts";
 import { desiredEgress } from "../origin/egress.ts";
 import type { SandboxState } from "./state.ts";
@@ -20,6 +22,8 @@ const now = new Date("2030-01-01T00:00:00Z");
 const apiVersion = "agents.kruise.io/v1alpha1";
 const error = new RametError("TemplateMismatch", "the image differs");
 const template = parsePodTemplate({ spec: { containers: [{ name: "main", image: "python" }] } });
+const templateWith = (resources: object) =>
+  parsePodTemplate({ spec: { containers: [{ name: "main", image: "python", resources }] } });
 const resolved = { template, borrowed: false, contents: {}, pauseStrategy: undefined, volumeClaims: [] };
 const checkpoint: Origin = {
   kind: "checkpoint",
@@ -89,7 +93,7 @@ function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): 
     image: { state: "unresolved" },
     ignored: [],
     pullTimeoutInMilliseconds: undefined,
-    rollback: isRequested ? { request, origin, lacksCpu: false } : undefined,
+    rollback: isRequested ? { request, origin, needsNewPod: false } : undefined,
     start: undefined,
     restoreInPlace: undefined,
     adoption: undefined,
@@ -228,6 +232,40 @@ describe("a rollback", () => {
           );
       }),
     );
+  });
+
+  it("replaces a Pod without room for the layers of its checkpoint, where the node limits storage", () => {
+    const limits = { memory: "512Mi", "ephemeral-storage": "1Gi" };
+    const limited = { ...resolved, template: templateWith({ limits }) };
+    const manifestDigest = `sha256:${"a".repeat(64)}`;
+    const onLayers = (sizeBytes: number): RestoreSource => {
+      const layers = [{ checkpointId: "l", manifestDigest, sizeBytes }];
+      const part = { ...anyPart, contents: ["filesystem"], layers } as RestoreSource["parts"][number];
+      return { name: { namespace: "t", checkpointId: "c-1" }, parts: [part] };
+    };
+    const nodes = (limitsStorage: boolean) => ({
+      nodeCpus: { lacks: () => false, limitsStorage: () => limitsStorage },
+    });
+    const running = pod("old");
+    const [main] = running.spec.containers;
+    // As for a Pod that was created without layers.
+    const resources = cellResources({ limits });
+    const own = {
+      ...running,
+      spec: { ...running.spec, containers: [{ ...main, name: "main", image: "cell", resources }] },
+    };
+    expect(needsNewPod({ template: limited, pod: own }, onLayers(1), nodes(true))).toBe(true);
+    expect(needsNewPod({ template: limited, pod: own }, onLayers(0), nodes(true))).toBe(false);
+    expect(needsNewPod({ template: limited, pod: own }, onLayers(1), nodes(false))).toBe(false);
+    expect(needsNewPod({ template: resolved, pod: running }, onLayers(1), nodes(true))).toBe(false);
+
+    const state = stateOf({ sandbox: sandbox({ phase: "Running" }), pod: own, template: limited });
+    const rollback = state.rollback && { ...state.rollback, needsNewPod: true };
+    expect(planSandbox({ ...state, rollback }).status).toMatchObject({
+      phase: "Resuming",
+      ramet: { rollback: { replacedPodUid: "old" } },
+    });
+    expect(planSandbox(state).actions.map(({ do: what }) => what)).toEqual(["restoreSandboxInPlace"]);
   });
 
   it("calls the cell of a running Pod once, and reports the cell's outcome", () => {

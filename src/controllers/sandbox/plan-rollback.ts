@@ -164,8 +164,8 @@ function fitsInPlace(state: SandboxState, source: RestoreSource): boolean {
 
 function canRestoreInPlace({ sandbox, restoreInPlace, rollback }: SandboxState, { parts }: RestoreSource): boolean {
   const refusal = restoreInPlace?.state === "failed" ? restoreInPlace.error.code : undefined;
-  // A Pod on another node can have the features.
-  if (refusal === "CpuFeaturesMissing" || rollback?.lacksCpu === true) return false;
+  // Another Pod can have the features or the room.
+  if (refusal === "CpuFeaturesMissing" || rollback?.needsNewPod === true) return false;
   const needed = engineOfParts(parts);
   return needed === undefined || needed === sandbox.status?.ramet?.engine;
 }

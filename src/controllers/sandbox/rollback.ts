@@ -1,5 +1,8 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { storageLimit } from "../../api/pod/cell-pod.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import { quantityToBytes } from "../../base/quantity.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import { RametError } from "../../base/errors.ts";
@@ -7,6 +10,7 @@ import { controllerOf } from "../../kube/object.ts";
 import { originOfText } from "../origin/origin.ts";
 import { fillClaimOf, type RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { inPlaceProblem, noSuchVolume, volumesOf, claimsOfSandbox } from "../volumes/restored-volumes.ts";
+import type { NodeCpus } from "../nodes/node-cpus.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import type { SandboxState } from "./state.ts";
 
@@ -22,14 +26,32 @@ export async function gatherRollback(
   const { namespace } = sandbox.metadata;
   const { origin: find, checkpoint } = await originOfText(namespace, () => request.to, dependencies);
   const origin = find("problem" in template ? undefined : template.template);
-  if (origin.kind !== "checkpoint" || checkpoint === undefined) return { request, origin, lacksCpu: false };
+  if (origin.kind !== "checkpoint" || checkpoint === undefined) return { request, origin, needsNewPod: false };
   const { source } = origin;
   const error = await volumesProblem(sandbox, { source, checkpoint, template, pod }, dependencies);
   return {
     request,
     origin: error === undefined ? origin : { kind: "impossible", error },
-    lacksCpu: dependencies.nodeCpus.lacks(pod?.spec.nodeName, source.parts),
+    needsNewPod: needsNewPod({ template, pod }, source, dependencies),
   };
+}
+
+/** Whether the Pod lacks what a restore in place needs: a feature of its node's CPU, or room for layers. */
+export function needsNewPod(
+  { template, pod }: Pick<SandboxState, "template" | "pod">,
+  { parts }: RestoreSource,
+  { nodeCpus }: { nodeCpus: Pick<NodeCpus, "lacks" | "limitsStorage"> },
+): boolean {
+  const node = pod?.spec.nodeName;
+  if (nodeCpus.lacks(node, parts)) return true;
+  if (!nodeCpus.limitsStorage(node) || "problem" in template) return false;
+  const layers = parts.flatMap((part) => part.layers ?? []);
+  return limitOf(pod) < (storageLimit(template.template, layers) ?? 0);
+}
+
+function limitOf(pod: Pod | undefined): number {
+  const limit = pod?.spec.containers[0]?.resources?.limits?.["ephemeral-storage"];
+  return limit === undefined ? Infinity : quantityToBytes(limit);
 }
 
 interface FoundCheckpoint extends Pick<SandboxState, "template" | "pod"> {

@@ -36,8 +36,8 @@ export interface SandboxState extends CellCallStates {
   /** Claims of a sandbox without a Pod that were deleted. */
   lostClaims: string[];
   image: PodImage;
-  /** The requested rollback that has not been answered, its checkpoint, and whether the Pod's node lacks a CPU feature for it. */
-  rollback: { request: RollbackRequest; origin: Origin; lacksCpu: boolean } | undefined;
+  /** The requested rollback that has not been answered, its checkpoint, and whether the Pod lacks a CPU feature or room for it. */
+  rollback: { request: RollbackRequest; origin: Origin; needsNewPod: boolean } | undefined;
   /** The policy that the sandbox should have. */
   egress: DesiredEgress;
   /** The credentials that are added to requests of the sandbox, or why they cannot be read. */

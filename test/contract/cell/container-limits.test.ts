@@ -7,7 +7,7 @@ import type { Contents } from "../../../src/api/schema/metadata.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { removeGroups } from "../../../src/cell/cgroup/record.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
-import { Cells } from "../../setup/cells.ts";
+import { type CellOptions, Cells, type PublishedCheckpoint } from "../../setup/cells.ts";
 
 const mebibyte = 1024 ** 2;
 const layout = cgroupLayout(
@@ -37,7 +37,19 @@ describe.runIf(canContain)("a cell in a container's control groups", () => {
   }
 
   /** Starts a sandbox in a container with these limits. Its name is that of the container's group. */
-  async function boot(name: string, { container, sandbox, isInUserNamespace = false }: Limits): Promise<RunningCell> {
+  async function boot(name: string, limits: Limits): Promise<RunningCell> {
+    return ending(name, await cells.boot(await inContainer(name, limits)));
+  }
+
+  /** As {@link boot}, from a checkpoint. */
+  async function clone(name: string, limits: Limits, checkpoint: PublishedCheckpoint): Promise<RunningCell> {
+    return ending(name, await cells.clone(await inContainer(name, limits), checkpoint));
+  }
+
+  async function inContainer(
+    name: string,
+    { container, sandbox, isInUserNamespace = false }: Limits,
+  ): Promise<CellOptions> {
     const directories = controllers.map((controller) => directoryOf(name, controller));
     for (const directory of directories) await mkdir(directory);
     await writeFile(`${directoryOf(name, "memory")}/memory.limit_in_bytes`, `${container}`);
@@ -47,16 +59,15 @@ describe.runIf(canContain)("a cell in a container's control groups", () => {
     });
     const enter = isInUserNamespace ? "unshare --user --map-root-user --mount" : "";
     const within = ["unshare", "--mount", "sh", "-c", `${script.join(" && ")} && exec ${enter} "$@"`, "container"];
-    const cell = await cells.boot({
-      name,
-      container: { command: ["sleep", "infinity"], resources: sandbox },
-      within,
-    });
+    return { name, container: { command: ["sleep", "infinity"], resources: sandbox }, within };
+  }
+
+  function ending(name: string, cell: RunningCell): RunningCell {
     onTestFinished(async () => {
       cell.process.kill("SIGKILL");
       const uid = cell.address.sandboxUid;
       const inside = [`ramet/${uid}/sandbox`, `ramet/${uid}/cut`, `ramet/${uid}`, "ramet"];
-      for (const directory of directories)
+      for (const directory of controllers.map((controller) => directoryOf(name, controller)))
         await removeGroups([...inside.map((path) => `${directory}/${path}`), directory]);
     });
     return cell;
@@ -86,16 +97,19 @@ time.sleep(1000)`;
     expect(await cells.output(cell, "echo $((6 * 7))")).toBe("42");
   });
 
-  it("captures files alone that take most of the memory limit, and clones them with the same limit", async () => {
+  it("captures files alone that take most of the memory limit, and restores them with the same limit", async () => {
     const limits = { container: 640 * mebibyte, sandbox: { memoryBytes: 512 * mebibyte } };
     const contents: Contents = ["filesystem"];
     const cell = await boot("files", limits);
     const digest = await cells.output(cell, "head -c 440M /dev/urandom > /data; sha256sum /data");
     const { sizeBytes, manifestDigest } = await cells.checkpoint(cell, "files", { contents });
     expect(sizeBytes).toBeGreaterThan(440 * mebibyte);
-    const container = { command: ["sleep", "infinity"], resources: limits.sandbox };
-    const clone = await cells.clone({ name: "clone", container }, { checkpointId: "files", manifestDigest, contents });
-    for (const one of [cell, clone]) expect(await cells.output(one, "sha256sum /data")).toBe(digest);
+    const cloned = await clone("clone", limits, { checkpointId: "files", manifestDigest, contents });
+    const grant = await cells.readGrant({ checkpointId: "files", manifestDigest });
+    await cells.output(cell, "head -c 100M /dev/zero > /data");
+    const { address, identity } = cell;
+    await cells.client.restoreInPlace(address, { identity, grant, contents, request: "one" });
+    for (const one of [cell, cloned]) expect(await cells.output(one, "sha256sum /data")).toBe(digest);
   });
 
   it.each([380, 400, 420])("does not harm a sandbox of %d MiB whose groups cannot be created", async (size) => {

@@ -3,7 +3,8 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import type { ContainerSpec } from "../../../src/api/wire/cell-api.ts";
 import { cgroupLayout } from "../../../src/cell/cgroup/layout.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
-import { both, Cells } from "../../setup/cells.ts";
+import type { Contents } from "../../../src/api/schema/metadata.ts";
+import { both, type CellOptions, Cells, namespace } from "../../setup/cells.ts";
 
 const mebibyte = 1024 ** 2;
 const layout = cgroupLayout(
@@ -94,6 +95,78 @@ open("/more", "wb").write(b"x" * (100 << 20))
 print(os.stat("/more").st_size >> 20)`,
       ),
     ).toBe("900\n100");
+  });
+
+  it("have the layer of their memory in a clone, and that of the template without memory, which the cell reports", async () => {
+    const cell = await boot("sized");
+    const size = (one: RunningCell) => cells.python(one, `import shutil; print(shutil.disk_usage("/").total >> 20)`);
+    const reported = async ({ address }: RunningCell) => (await cells.client.state(address)).writableLayer;
+    const disk = (mebibytes: number) => ({ medium: "disk", sizeBytes: mebibytes * mebibyte });
+    expect(await reported(cell)).toEqual(disk(900));
+    const digest = await python(cell, write(160));
+    const files: Contents = ["filesystem"];
+    const published = async (checkpointId: string, contents: Contents) => {
+      const { manifestDigest } = await cells.checkpoint(cell, checkpointId, { contents });
+      return { checkpointId, manifestDigest, contents };
+    };
+    const [ofFiles, ofMemory] = [await published("sized-files", files), await published("sized-memory", both)];
+
+    // Another template: the memory, the layer, the program, the variables and a volume differ.
+    const other: CellOptions["container"] = {
+      command: ["sleep", "1000"],
+      env: [{ name: "OTHER", value: "set" }],
+      resources: { memoryBytes: 384 * mebibyte, storageBytes: 1200 * mebibyte },
+      mounts: [{ source: cells.rig.directory, target: "/volume", readOnly: true }],
+    };
+    const started = (one: RunningCell) => {
+      onTestFinished(() => {
+        one.process.kill("SIGTERM");
+      });
+      return one;
+    };
+    const clone = started(await cells.clone({ name: "sized-clone", container: other }, ofFiles));
+    expect(await python(clone, read)).toBe(digest);
+    expect(await cells.output(clone, "echo $OTHER; ls -d /volume")).toBe("set\n/volume");
+    expect([await size(clone), await reported(clone)]).toEqual(["1200", disk(1200)]);
+    const inPlace = async ({ contents, ...checkpoint }: typeof ofFiles, request: string) => {
+      const { identity, address } = cell;
+      const grant = await cells.readGrant(checkpoint);
+      await cells.client.restoreInPlace(address, { identity, grant, contents, request });
+    };
+    await inPlace(ofMemory, "one");
+    expect([await size(cell), await reported(cell)]).toEqual(["900", disk(900)]);
+
+    const larger = { ...container, resources: { ...resources, storageBytes: 1200 * mebibyte } };
+    const same = started(await cells.clone({ name: "sized-same", container: larger }, ofMemory));
+    expect([await size(same), await reported(same)]).toEqual(["900", disk(900)]);
+    const { manifestDigest } = await cells.checkpoint(same, "sized-again");
+    const manifest = await cells.store.manifest({ namespace, checkpointId: "sized-again", digest: manifestDigest });
+    expect(manifest.container.resources.storageBytes).toBe(900 * mebibyte);
+
+    const small = { ...container, resources: { ...resources, storageBytes: 100 * mebibyte } };
+    const refused = await cells.rig.startCell({ name: "sized-small", start: "wait", container: small });
+    await expect(cells.restore(refused, ofFiles)).rejects.toMatchObject({
+      code: "NeedNotMet",
+      message: expect.stringMatching(/it needs a writable layer of \S+, but the sandbox has 100Mi$/) as string,
+    });
+  });
+
+  it("have the default of their namespace or runtime without a limit, also in memory of a larger layer", async () => {
+    const unlimited = { ...container, resources: { memoryBytes: 256 * mebibyte } };
+    const source = await cells.boot({ name: "default", container: unlimited });
+    const { manifestDigest } = await cells.checkpoint(source, "default");
+    const layerBytes = 300 * mebibyte;
+    const own = await cells.boot({ name: "lowered", container: unlimited, layerBytes });
+    const clone = await cells.clone(
+      { name: "kept", container: unlimited, layerBytes },
+      { checkpointId: "default", manifestDigest },
+    );
+    const sizes = [];
+    for (const one of [source, own, clone]) {
+      sizes.push((await cells.client.state(one.address)).writableLayer?.sizeBytes);
+      one.process.kill("SIGTERM");
+    }
+    expect(sizes).toEqual([10 * 1024 ** 3, layerBytes, 10 * 1024 ** 3]);
   });
 
   it("are in a file that neither the sandbox nor the one that replaces it sees", async () => {
