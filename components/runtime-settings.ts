@@ -26,10 +26,7 @@ export interface CellArgs {
    * @default "auto"
    */
   userNamespaces?: Input<"auto" | "always" | "never">;
-  /**
-   * What a sandbox can write if its template has no limit of `ephemeral-storage` and its namespace no annotation
-   * `ramet.dev/writable-layer-size`. @default "10Gi"
-   */
+  /** The writable layer of templates without a limit of `ephemeral-storage`. @default "10Gi" */
   writableLayerSize?: Input<string>;
   /**
    * Cell images of earlier engines, each with the id of its engine, for example

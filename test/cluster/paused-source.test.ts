@@ -6,6 +6,7 @@ import { annotations } from "../../src/api/names/labels.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
+import { counterPort } from "../setup/counter.ts";
 import { count, counterTemplate as template } from "./counter.ts";
 
 /** Real cells and real gVisor: a paused sandbox is the source and the target of checkpoints without being resumed. */
@@ -101,6 +102,78 @@ it("rolls back a paused sandbox, which stays paused and then continues from the 
   expect(await count(cluster, "a")).toBe(2);
   await expect.poll(() => cluster.seen.checkpoints.store.list().length, { timeout: 20_000 }).toBe(0);
   await expect.poll(stored, { timeout: 20_000 }).toEqual([]);
+});
+
+it("starts files alone under another template of the image, and on a paused sandbox, which keeps its identity", async () => {
+  const serving = (who: string, script = "", more: object = {}, volumes: object[] = []) => ({
+    spec: {
+      terminationGracePeriodSeconds: 1,
+      volumes,
+      containers: [
+        {
+          name: "main",
+          image: "python",
+          command: ["sh", "-c", `${script} echo $WHO > /who; exec python3 -m http.server ${counterPort} --directory /`],
+          env: [{ name: "WHO", value: who }],
+          ports: [{ containerPort: counterPort }],
+          ...more,
+        },
+      ],
+    },
+  });
+  const file = async (name: string, path: string): Promise<string | undefined> => {
+    const { status } = await cluster.seen.sandboxes.resource.get({ namespace: "t", name });
+    const answer = await fetch(`http://${status?.sandboxIp ?? ""}:${counterPort}${path}`).catch(() => undefined);
+    return answer?.ok === true ? (await answer.text()).trim() : undefined;
+  };
+  const serves = (name: string, path: string, text: string) =>
+    expect.poll(() => file(name, path), { timeout: 20_000 }).toBe(text);
+  await create("Sandbox", "seed", { template: serving("seed", "echo kept > /kept;") });
+  await sandbox("seed", ({ phase }) => phase === "Running");
+  await serves("seed", "/kept", "kept");
+  const id = await taken("seed-files", { sandboxName: "seed", persistentContents: ["filesystem"] });
+
+  const restore = { "ramet.dev/restore-from": id };
+  const more = {
+    resources: { limits: { memory: "384Mi", "ephemeral-storage": "2Gi" } },
+    volumeMounts: [{ name: "work", mountPath: "/work" }],
+  };
+  const other = serving("clone", "", more, [{ name: "work", emptyDir: {} }]);
+  await create("Sandbox", "other-template", { template: other }, restore);
+  const clone = await sandbox("other-template", ({ phase }) => phase === "Running" || phase === "Failed");
+  expect(clone.status).toMatchObject({
+    phase: "Running",
+    ramet: { restoredFrom: id, writableLayer: { medium: "disk", sizeBytes: 2 * 1024 ** 3 } },
+  });
+  await serves("other-template", "/who", "clone");
+  expect(await file("other-template", "/kept")).toBe("kept");
+
+  await create(
+    "Sandbox",
+    "other-image",
+    { template: { spec: { containers: [{ name: "main", image: "no" }] } } },
+    restore,
+  );
+  const refused = await sandbox("other-image", ({ phase }) => phase === "Failed");
+  expect(findCondition(refused.status?.conditions, "Ready")).toMatchObject({
+    reason: "TemplateMismatch",
+    message: expect.stringContaining("Its files are on top of the image python") as string,
+  });
+
+  await create("Sandbox", "target", { template: serving("target") });
+  const { metadata } = await sandbox("target", ({ phase }) => phase === "Running");
+  await setPaused("target", true);
+  await sandbox("target", isPaused);
+  const requested = { [annotations.rollbackTo]: id, [annotations.rollbackRequest]: "1" };
+  const at = { namespace: "t", name: "target" };
+  await cluster.seen.sandboxes.resource.mergePatch(at, { metadata: { annotations: requested } });
+  const held = await sandbox("target", (now) => findCondition(now.conditions, "RolledBack")?.status === "True");
+  expect(isPaused(held.status ?? {})).toBe(true);
+  await setPaused("target", false);
+  const resumed = await sandbox("target", ({ phase }) => phase === "Running" || phase === "Failed");
+  expect(resumed).toMatchObject({ metadata: { uid: metadata.uid }, status: { phase: "Running" } });
+  await serves("target", "/who", "target");
+  expect(await file("target", "/kept")).toBe("kept");
 });
 
 it("says why a sandbox whose pause kept nothing has no state to capture", async () => {

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { RametError } from "../../src/base/errors.ts";
 import { annotations } from "../../src/api/names/labels.ts";
+import { CellConfig } from "../../src/api/wire/cell-api.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { memoryIo } from "../setup/memory-io.ts";
@@ -76,6 +77,36 @@ it("rejects a template without an image with the field's name", async () => {
   await world.create("Sandbox", "a", { template: { spec: { containers: [{ name: "main" }] } } });
   const { status } = await world.sandbox("a", (now) => reasonOf(now, "Ready") === "PodCreateFailed");
   expect(status?.message).toContain("spec.template.spec.containers[0].image");
+});
+
+it("gives a sandbox without a limit of ephemeral storage the layer of its namespace, and names an annotation that is invalid", async () => {
+  await world.inNewNamespace();
+  await world.annotateNamespace(annotations.writableLayerSize, "much");
+  await world.create("Sandbox", "a", { template });
+  const { status } = await world.sandbox("a", (now) => reasonOf(now, "Ready") === "PodCreateFailed");
+  expect(status?.message).toContain(
+    `The annotation ${annotations.writableLayerSize} of the namespace ${world.namespace} is not a Kubernetes quantity: "much"`,
+  );
+  await world.annotateNamespace(annotations.writableLayerSize, "3Gi");
+  await world.running("b");
+  const pod = world.cluster.seen.pods.store.get(world.at("b"));
+  const config = pod?.spec.containers[0]?.env?.find(({ name }) => name === "RAMET_CELL")?.value ?? "";
+  expect(CellConfig.parse(JSON.parse(config)).layerBytes).toBe(3 * 1024 ** 3);
+});
+
+it("waits with its files for the undoing of a change of its image", async () => {
+  await world.inNewNamespace();
+  await world.create("Sandbox", "a", { template, persistentContents: ["filesystem"] });
+  await world.sandbox("a", inPhase("Running"));
+  await world.patch("a", { paused: true });
+  await world.sandbox("a", inPhase("Paused"));
+  const [container] = template.spec.containers;
+  await world.patch("a", { template: { spec: { containers: [{ ...container, image: "another" }] } }, paused: false });
+  const { status } = await world.sandbox("a", (now) => reasonOf(now, "Ready") === "TemplateMismatch");
+  expect(status?.phase).toBe("Resuming");
+  expect(status?.message).toMatch(/^The sandbox cannot be resumed with its files: .*image.*Undo the change/);
+  await world.patch("a", { template: { spec: { containers: [{ ...container, args: ["other"] }] } } });
+  await world.sandbox("a", inPhase("Running"));
 });
 
 it("fails a clone if no checkpoint of its namespace has the id, even if one of another namespace does", async () => {

@@ -17,7 +17,13 @@ export const fullStatuses = [
       sandboxIp: "10.0.0.1",
       updateRevision: "r",
       recycledCount: 1,
-      ramet: { generation: 2, bootMilliseconds: 81.5, restoredFrom: "cp-1", phases: { api: 1.25, restore: 60 } },
+      ramet: {
+        generation: 2,
+        bootMilliseconds: 81.5,
+        writableLayer: { medium: "disk", sizeBytes: 10 * 1024 ** 3 },
+        restoredFrom: "cp-1",
+        phases: { api: 1.25, restore: 60 },
+      },
     },
   },
   {
