@@ -3,10 +3,13 @@ import { sandboxCloneProvider } from "../provider/dynamic-provider.ts";
 import { defined } from "../src/base/defined.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
 import { ownerOf, placementBeside, type PlacementArgs } from "./placement.ts";
+import { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface SandboxCloneArgs extends PlacementArgs {
   /** A NamedSnapshot, or a reference: `python-data`, `python-data@7`, `python-data@sha256:…`, or a checkpoint id. */
   from: NamedSnapshot | Input<string>;
+  /** A SandboxTemplate, or its name, for a snapshot of `filesystem` alone. @default that of the source */
+  template?: SandboxTemplate | Input<string>;
   /**
    * How long the clone lives, such as `"8 hours"`. After it expired, `pulumi refresh` and `pulumi up` create a new one.
    * @default forever
@@ -37,7 +40,7 @@ export class SandboxClone extends dynamic.Resource {
   declare readonly shutdownTime: Output<string | undefined>;
 
   constructor(name: string, args: SandboxCloneArgs, opts?: CustomResourceOptions) {
-    const { from, timeout = "5 minutes", ...rest } = args;
+    const { from, template, timeout = "5 minutes", ...rest } = args;
     const outputs = { address: undefined, url: undefined, checkpointId: undefined, shutdownTime: undefined };
     const origin = from instanceof NamedSnapshot ? originOf(from) : { from };
     const props = {
@@ -45,6 +48,7 @@ export class SandboxClone extends dynamic.Resource {
       ...origin,
       ...defined(rest),
       ...placementBeside(name, args, from),
+      ...defined({ templateName: template instanceof SandboxTemplate ? template.name : template }),
       timeout,
       owner: ownerOf(name),
       portsFollow: from instanceof NamedSnapshot && args.ports === undefined,

@@ -24,3 +24,9 @@ it("treats the ports of a state without portsFollow as the recipe's", () => {
   expect(diffSandboxClone(clone, { ...clone, portsFollow: true, ports: [9000] })).toEqual(nothing);
   expect(diffSandboxClone(clone, { ...clone, portsFollow: false })).toEqual(nothing);
 });
+
+it("is replaced if it gets another template", () => {
+  const named = { ...clone, templateName: "small" };
+  expect(diffSandboxClone(named, named)).toEqual(nothing);
+  expect(diffSandboxClone(clone, named)).toMatchObject({ replaces: ["templateName"] });
+});

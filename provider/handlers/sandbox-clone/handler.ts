@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { type Sandbox, sandboxKind, type SandboxManifest } from "../../../src/api/kinds/sandbox.ts";
 import { parsePodTemplate, type PodTemplateSpec } from "../../../src/api/schema/pod-template.ts";
+import { sandboxTemplateKind } from "../../../src/api/kinds/sandbox-template.ts";
 import { defined } from "../../../src/base/defined.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
@@ -136,18 +137,20 @@ async function deleteSandbox(
 const deletionMilliseconds = 120_000;
 
 /**
- * The Pod template of a clone: its checkpoint's template with the requested ports. Without ports the spec has no
+ * The Pod template of a clone: the named one, or that of its checkpoint, with the requested ports. Without both the spec has no
  * template, and the controller uses the checkpoint's.
  * @param existing the existing clone, if any. It keeps its template, which a resume compares with the checkpoint
  * @throws RametError `NotFound` or `CheckpointNotReady` if there is no template to add the ports to
  */
 async function templateOf(
   client: KubeClient,
-  { namespace, from, template, ports = [] }: SandboxCloneInputs,
+  { namespace, from, template, templateName, ports = [] }: SandboxCloneInputs,
   existing: Sandbox | undefined,
-): Promise<Pick<SandboxManifest["spec"], "template" | "volumeClaimTemplates">> {
-  if (ports.length === 0) return {};
-  const spec = existing?.spec ?? template ?? (await checkpointTemplate(client, namespace, from));
+): Promise<Pick<SandboxManifest["spec"], "template" | "templateRef" | "volumeClaimTemplates">> {
+  if (ports.length === 0) return templateName === undefined ? {} : { templateRef: { name: templateName } };
+  const named = async (name: string) => (await client.of(sandboxTemplateKind).get({ namespace, name })).spec;
+  const chosen = templateName === undefined ? template : await named(templateName);
+  const spec = existing?.spec ?? chosen ?? (await checkpointTemplate(client, namespace, from));
   const { volumeClaimTemplates } = spec as Sandbox["spec"];
   return {
     template: withPorts(parsePodTemplate(spec.template), ports),
@@ -216,6 +219,8 @@ export const SandboxCloneInputs = z.looseObject({
   from: z.string().min(1),
   /** The spec of the SandboxTemplate that the snapshot was built from, if the program knows it. */
   template: z.looseObject({ template: z.record(z.string(), z.unknown()).optional() }).optional(),
+  /** The SandboxTemplate that replaces that of the source. */
+  templateName: z.string().min(1).optional(),
   /** Ports that are reachable at the sandbox's address. The URL uses the first. */
   ports: z.array(Port).optional(),
   /** Whether the ports come from the snapshot's recipe rather than from the program. */
@@ -231,7 +236,7 @@ export type SandboxCloneInputs = z.infer<typeof SandboxCloneInputs>;
 
 /** A clone keeps its source: any other source requires a replacement. */
 const sandboxCloneDiff: DiffTable = {
-  immutable: ["name", "namespace", "from", "ports", "volumesOnRestore"],
+  immutable: ["name", "namespace", "from", "templateName", "ports", "volumesOnRestore"],
   mutable: ["lifetime"],
 };
 
