@@ -9,6 +9,10 @@ it("completes the limits that a container does not declare, and does not record 
   expect(setting({}).container.resources).toEqual({ memoryBytes: 4096, cpuMillis: 1500 });
   expect(setting({ memoryBytes: 8192 }).container.resources).toEqual({ memoryBytes: 8192, cpuMillis: 1500 });
   expect(setting({}).config.container.resources).toEqual({});
+  const sized = { ...config({}), layerBytes: 2048 };
+  expect(cellSetting({ RAMET_CELL: JSON.stringify(sized) }).container.resources).toEqual({ storageBytes: 2048 });
+  const limited = { ...config({ storageBytes: 512 }), layerBytes: 2048 };
+  expect(cellSetting({ RAMET_CELL: JSON.stringify(limited) }).container.resources).toEqual({ storageBytes: 512 });
   expect(() => setting({}, { ...defaults, RAMET_DEFAULT_CPU_MILLIS: "-1" })).toThrow("RAMET_DEFAULT_CPU_MILLIS");
 });
 

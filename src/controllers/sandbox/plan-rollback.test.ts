@@ -25,7 +25,7 @@ const template = parsePodTemplate({ spec: { containers: [{ name: "main", image: 
 const templateWith = (resources: object) =>
   parsePodTemplate({ spec: { containers: [{ name: "main", image: "python", resources }] } });
 const resolved = { template, borrowed: false, contents: {}, pauseStrategy: undefined, volumeClaims: [] };
-const checkpoint: Origin = {
+const checkpoint: Extract<Origin, { kind: "checkpoint" }> = {
   kind: "checkpoint",
   source: {
     name: { namespace: "t", checkpointId: "c-1" },
@@ -266,6 +266,35 @@ describe("a rollback", () => {
       ramet: { rollback: { replacedPodUid: "old" } },
     });
     expect(planSandbox(state).actions.map(({ do: what }) => what)).toEqual(["restoreSandboxInPlace"]);
+  });
+
+  it("reports volumes that hide captured files, in the same Pod and in another one", () => {
+    const hidden = { ...checkpoint, hidden: ["/data"] };
+    const inPlace = planSandbox(
+      stateOf({
+        sandbox: sandbox({ phase: "Running" }),
+        pod: pod("old"),
+        origin: hidden,
+        restoreInPlace: { state: "done", value: { generation: 2, phases: {} } },
+      }),
+    );
+    const inNewPod = planSandbox(
+      stateOf({
+        sandbox: sandbox({ phase: "Resuming", ...underWay }),
+        pod: pod("new"),
+        origin: hidden,
+        start: answered,
+      }),
+    );
+    for (const { status, transitions } of [inPlace, inNewPod]) {
+      expect(status?.phase).toBe("Running");
+      expect(transitions).toContainEqual({
+        type: "Warning",
+        reason: "FilesHidden",
+        action: "Restore",
+        note: "Volumes that the source of the checkpoint c-1 did not have hide its files in /data",
+      });
+    }
   });
 
   it("calls the cell of a running Pod once, and reports the cell's outcome", () => {
