@@ -88,6 +88,8 @@ it("keeps the sandbox's files on disk, or in memory if the template says so, wit
   expect(config("disk")).not.toHaveProperty("layerInMemory");
   expect(config("memory").layerInMemory).toBe(true);
   expect(config()).not.toHaveProperty("layerBytes");
+  const [cell] = cellPod(owner, template(undefined), { ...options, layerBytes: 5 }).spec.containers;
+  expect(cell?.env?.find(({ name }) => name === "RAMET_CELL")?.value).toContain('"layerBytes":5');
   expect(() => config("ram")).toThrow(/\[ramet.dev\/writable-layer\]: "ram" is not a medium; use disk or memory/);
 });
 
