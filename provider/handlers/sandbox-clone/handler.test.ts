@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { diffSandboxClone } from "./handler.ts";
+import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import { diffSandboxClone, templateOf } from "./handler.ts";
 
 const clone = {
   name: "dev",
@@ -29,4 +30,16 @@ it("is replaced if it gets another template", () => {
   const named = { ...clone, templateName: "small" };
   expect(diffSandboxClone(named, named)).toEqual(nothing);
   expect(diffSandboxClone(clone, named)).toMatchObject({ replaces: ["templateName"] });
+});
+
+it("names its template, and writes it out with the ports that the program adds", async () => {
+  const spec = { template: { spec: { containers: [{ name: "main", image: "python" }] } } };
+  const get = (at: object) => Promise.resolve({ metadata: at, spec });
+  const client = { of: () => ({ get }) } as unknown as KubeClient;
+  const named = { ...clone, templateName: "small", template: { template: { other: true } } };
+  expect(await templateOf(client, { ...named, ports: [] }, undefined)).toEqual({ templateRef: { name: "small" } });
+  expect(await templateOf(client, named, undefined)).toMatchObject({
+    template: { spec: { containers: [{ image: "python", ports: [{ containerPort: 8000 }] }] } },
+  });
+  expect(await templateOf(client, { ...clone, ports: [] }, undefined)).toEqual({});
 });

@@ -142,7 +142,7 @@ const deletionMilliseconds = 120_000;
  * @param existing the existing clone, if any. It keeps its template, which a resume compares with the checkpoint
  * @throws RametError `NotFound` or `CheckpointNotReady` if there is no template to add the ports to
  */
-async function templateOf(
+export async function templateOf(
   client: KubeClient,
   { namespace, from, template, templateName, ports = [] }: SandboxCloneInputs,
   existing: Sandbox | undefined,

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { cellSetting } from "./cell-setting.ts";
+import { cellSetting, ownLayer } from "./cell-setting.ts";
 
 const defaults = { RAMET_DEFAULT_MEMORY_BYTES: "4096", RAMET_DEFAULT_CPU_MILLIS: "1500" };
 
@@ -11,6 +11,9 @@ it("completes the limits that a container does not declare, and does not record 
   expect(setting({}).config.container.resources).toEqual({});
   const sized = { ...config({}), layerBytes: 2048 };
   expect(cellSetting({ RAMET_CELL: JSON.stringify(sized) }).container.resources).toEqual({ storageBytes: 2048 });
+  const inMemory = cellSetting({ RAMET_CELL: JSON.stringify({ ...sized, layerInMemory: true }) });
+  expect(ownLayer(inMemory)).toEqual({ medium: "memory", sizeBytes: 2048 });
+  expect(ownLayer(setting({}))).toEqual({ medium: "disk", sizeBytes: 10 * 1024 ** 3 });
   const limited = { ...config({ storageBytes: 512 }), layerBytes: 2048 };
   expect(cellSetting({ RAMET_CELL: JSON.stringify(limited) }).container.resources).toEqual({ storageBytes: 512 });
   expect(() => setting({}, { ...defaults, RAMET_DEFAULT_CPU_MILLIS: "-1" })).toThrow("RAMET_DEFAULT_CPU_MILLIS");
