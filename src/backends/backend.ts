@@ -169,6 +169,8 @@ export interface FillClaimRequest {
 export interface RestoreInPlaceRequest extends CloneRequest {
   /** Identifies the request: a repeated call with the same value returns the first result. */
   request: string;
+  /** Whether to report which programs were ended, and which run then. It takes some milliseconds. @default false */
+  reportsPrograms?: true | undefined;
 }
 
 export interface Probe {

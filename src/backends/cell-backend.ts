@@ -114,8 +114,8 @@ export function cellBackend(options: CellBackendOptions): Backend {
       const result = await within({ ...restoreDeadline(body.grant, request.part), signal: request.signal }, restore);
       return started(result, request.part);
     },
-    async restoreInPlace({ request: id, ...request }) {
-      const body = { ...(await restoreRequest(request)), request: id };
+    async restoreInPlace({ request: id, reportsPrograms, ...request }) {
+      const body = { ...(await restoreRequest(request)), request: id, ...defined({ reportsPrograms }) };
       const restore = (ended: AbortSignal) => cells.restoreInPlace(cellAddress(request.target), body, ended);
       const result = await within({ ...restoreDeadline(body.grant, request.part), signal: request.signal }, restore);
       return started(result, request.part);
@@ -137,8 +137,9 @@ export function cellBackend(options: CellBackendOptions): Backend {
   };
 }
 
-function started({ state, phases }: RestoreResult, { layers }: CheckpointPart): Started {
-  return { ...startOf(state), ...defined({ layers: layers?.map(({ checkpointId }) => checkpointId) }), phases };
+function started({ state, phases, programs }: RestoreResult, { layers }: CheckpointPart): Started {
+  const ids = layers?.map(({ checkpointId }) => checkpointId);
+  return { ...startOf(state), ...defined({ layers: ids, programs }), phases };
 }
 
 const captureHint =

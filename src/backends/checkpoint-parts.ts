@@ -2,7 +2,7 @@ import type { CheckpointPart } from "../api/kinds/checkpoint.ts";
 import { RametError, unlessCode } from "../base/errors.ts";
 import type { ClaimSpec } from "../kube/volumes/volumes.ts";
 import type { Phases } from "../base/phases.ts";
-import type { Backend, Capture, CheckpointName, CloneRequest } from "./backend.ts";
+import type { Backend, Capture, CheckpointName, CloneRequest, RestoreInPlaceRequest } from "./backend.ts";
 import { type Backends, capturesVolumes } from "./backends.ts";
 import { checkpointRecord, type CheckpointRecord } from "./checkpoint-record.ts";
 import type { SandboxRef, Started } from "./runtime.ts";
@@ -72,7 +72,7 @@ export async function cloneParts(backends: Backends, { source, ...request }: Par
  */
 export async function restorePartsInPlace(
   backends: Backends,
-  { source, ...rest }: PartsRequest & { request: string },
+  { source, ...rest }: PartsRequest & Pick<RestoreInPlaceRequest, "request" | "reportsPrograms">,
 ): Promise<Started> {
   const name = source.data ?? source.name;
   return eachPart(backends, source, (backend, part) => backend.restoreInPlace({ ...rest, name, part }));

@@ -1,7 +1,7 @@
 import type { EngineBuild } from "../api/engine/engine.ts";
 import type { EgressPolicy, KeySets, LinkCredentials } from "../api/wire/cell-api.ts";
 import { type VolumeClaim, volumeClaims } from "../api/pod/volume-claims.ts";
-import type { Capacity, WritableLayer } from "../api/schema/metadata.ts";
+import type { Capacity, ReplacedPrograms, WritableLayer } from "../api/schema/metadata.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import type { CellKey } from "../cell/client/cell-token.ts";
@@ -61,6 +61,8 @@ export interface Started {
   writableLayer?: WritableLayer;
   /** The ids of the checkpoints that hold the layers of its files. Absent: it has none. */
   layers?: string[];
+  /** Absent: not requested, or not known. */
+  programs?: ReplacedPrograms;
   /** Milliseconds by phase, in order. */
   phases: Phases;
 }

@@ -5,6 +5,7 @@ import {
   Conditions,
   ObservedGeneration,
   openString,
+  ReplacedPrograms,
   StatusMessage,
   Time,
   WritableLayer,
@@ -141,6 +142,7 @@ const RametSandboxStatus = z.object({
         "The checkpoint whose volumes the sandbox gets when it is resumed. The rollback is answered.",
       ),
       replacedPodUid: z.string().optional().describe("During a rollback: the UID of the Pod that is being replaced."),
+      programs: ReplacedPrograms.optional().describe("The programs of the sandbox. Absent: not known."),
     })
     .optional()
     .describe("The current rollback, or the last one."),

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { atomicList } from "./rules.ts";
 
 const dateTime = z.iso.datetime({ offset: true });
 
@@ -101,3 +102,24 @@ export const WritableLayer = z.object({
   sizeBytes: z.int().positive().describe("The most bytes that they can have."),
 });
 export type WritableLayer = z.infer<typeof WritableLayer>;
+
+/** The name of a program in a sandbox, without its arguments, which can have secrets. */
+const ProgramName = z.string().regex(/^[\w.+?-]{1,64}$/);
+
+export const RandomPrograms = z.array(ProgramName).max(8);
+
+export const Programs = z.object({
+  processes: z.int().min(0).describe("The number of processes."),
+  names: atomicList(ProgramName).max(20).describe("The names of their programs."),
+  others: z.int().min(1).optional().describe("The number of names that are left out."),
+});
+export type Programs = z.infer<typeof Programs>;
+
+/** The programs of a sandbox before and after a restore in place. */
+export const ReplacedPrograms = z.object({
+  ended: Programs.optional().describe("Those that it has ended. Absent: not known."),
+  running: Programs.optional().describe("Those that ran then. Absent: not known."),
+});
+export type ReplacedPrograms = z.infer<typeof ReplacedPrograms>;
+/** As a cell reports them: a restore has succeeded whatever they are. */
+export const ReportedPrograms = ReplacedPrograms.optional().catch(undefined);

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { Capacity, Contents, WritableLayer } from "../schema/metadata.ts";
+import { Capacity, Contents, ReportedPrograms, WritableLayer } from "../schema/metadata.ts";
 import { jsonValue } from "../../base/canonical-json.ts";
 import { EngineBuild } from "../engine/engine.ts";
 import { Digest } from "../schema/digest.ts";
@@ -280,9 +280,14 @@ export type RestoreRequest = z.infer<typeof RestoreRequest>;
 /**
  * Replaces the running sandbox by a checkpoint. `request` identifies the operation: repeating it returns the same result.
  */
-export const RestoreInPlaceCall = z.strictObject({ ...RestoreRequest.shape, request: z.string().min(1) });
+export const RestoreInPlaceCall = z.strictObject({
+  ...RestoreRequest.shape,
+  request: z.string().min(1),
+  /** Report which programs were ended, and which run then. */
+  reportsPrograms: z.literal(true).optional(),
+});
 export type RestoreInPlaceCall = z.infer<typeof RestoreInPlaceCall>;
-export const RestoreResult = z.object({ state: CellState, phases: Phases });
+export const RestoreResult = z.object({ state: CellState, phases: Phases, programs: ReportedPrograms });
 export type RestoreResult = z.infer<typeof RestoreResult>;
 
 /** The longest time for which a cell keeps its sandbox paused while others capture its volumes. */
@@ -304,9 +309,6 @@ export const ReleaseResult = z.object({
   pausedMilliseconds: z.number().optional(),
 });
 export type ReleaseResult = z.infer<typeof ReleaseResult>;
-
-/** Names of programs, from a sandbox. */
-export const RandomPrograms = z.array(z.string().regex(/^[\w.+?-]{1,64}$/)).max(8);
 
 export const CheckpointRequest = z
   .strictObject({

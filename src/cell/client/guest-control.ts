@@ -2,7 +2,8 @@ import { createWriteStream } from "node:fs";
 import { type Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import * as z from "zod";
-import { type ContainerSpec, type Identity, RandomPrograms } from "../../api/wire/cell-api.ts";
+import { Programs, RandomPrograms } from "../../api/schema/metadata.ts";
+import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
@@ -113,6 +114,12 @@ export class GuestControl {
   async randomPrograms(signal?: AbortSignal): Promise<string[]> {
     const call = { method: "GET", path: "/random-programs", signal, responseMilliseconds } as const;
     return (await this.#call("looking at programs", call, z.object({ programs: RandomPrograms }))).programs;
+  }
+
+  /** The programs that run besides the guest. */
+  programs(signal?: AbortSignal): Promise<Programs> {
+    const call = { method: "GET", path: "/programs", signal, responseMilliseconds } as const;
+    return this.#call("listing programs", call, Programs);
   }
 
   /**

@@ -1,5 +1,8 @@
 import type { RestoreInPlaceCall, RestoreRequest, RestoreResult } from "../../api/wire/cell-api.ts";
+import type { Programs } from "../../api/schema/metadata.ts";
+import { defined } from "../../base/defined.ts";
 import { PhaseClock } from "../../base/phases.ts";
+import { within } from "../../base/within.ts";
 import { openRestoreSource, type RestoreSource } from "../checkpoint/restore-source.ts";
 import { imageRan, ownLayer } from "../setting/cell-setting.ts";
 import type { CellCore } from "./cell-core.ts";
@@ -41,17 +44,30 @@ export async function restore(
 export async function restoreInPlace(core: CellCore, request: RestoreInPlaceCall): Promise<RestoreResult> {
   const phases = new PhaseClock();
   core.states.set({ swapping: request.request });
+  // The guest answers while the replacement is prepared.
+  const before = request.reportsPrograms && programsOf(core);
   try {
     const source = await phases.phase("store", () => openSource(core, request));
     try {
       const replace = await phases.phase("prepare", () => core.environment.prepareReplacement(source));
-      return await replaceSandbox(core, request, { source, phases, replace });
+      const ended = await before;
+      const result = await replaceSandbox(core, request, { source, phases, replace });
+      if (before === undefined) return result;
+      return { ...result, programs: defined({ ended, running: await programsOf(core) }) };
     } finally {
       source.release();
     }
   } finally {
     core.states.unset("swapping");
   }
+}
+
+const programsMilliseconds = 1_000;
+
+/** The programs of the sandbox. Undefined: its guest does not list them. */
+function programsOf({ environment, clock }: CellCore): Promise<Programs | undefined> {
+  const deadline = { clock, milliseconds: programsMilliseconds, what: "Listing the programs" };
+  return within(deadline, (signal) => environment.guest().programs(signal)).catch(() => undefined);
 }
 
 interface Restoring {

@@ -1,6 +1,7 @@
 import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
-import { hasVolumes } from "../../api/kinds/sandbox.ts";
+import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import type { Programs } from "../../api/schema/metadata.ts";
 import { checkpointIdOf } from "../../controllers/cluster/pause-checkpoint.ts";
 import { owningProject } from "../../kube/other-controllers.ts";
 import { inherited } from "../../operations/fork.ts";
@@ -54,9 +55,27 @@ function ownPlatform(io: Io, cluster: Cluster): Platform {
         ? await untilRolledBack(objects, requested, { timeoutMilliseconds, signal })
         : { object: requested };
       const state = wait ? "rolled back" : "is being rolled back";
-      return { settled, sentence: `sandbox ${sandbox.metadata.name} ${state} to ${to}` };
+      const sentence = `sandbox ${sandbox.metadata.name} ${state} to ${to}`;
+      const lines = wait && "object" in settled ? replacedPrograms(sandbox, settled.object) : [];
+      return { settled, sentence: [sentence, ...lines].join("\n") };
     },
     expectRestoreOnClaim: () => undefined,
     expectImport: () => undefined,
   };
+}
+
+/** Describes what a rollback has ended, and what runs then. A sandbox that stays paused has no programs. */
+function replacedPrograms(before: Sandbox, { status }: Sandbox): string[] {
+  if (status?.phase !== "Running") return [];
+  if (status.podInfo?.podUID !== before.status?.podInfo?.podUID) return ["ended: all processes, with the Pod"];
+  const { ended, running } = status.ramet?.rollback?.programs ?? {};
+  return [`ended: ${described(ended)}`, `running: ${described(running)}`];
+}
+
+function described(programs: Programs | undefined): string {
+  if (programs === undefined) return "not known, because the sandbox has not listed its programs";
+  const { processes, names, others } = programs;
+  if (processes === 0) return "no processes";
+  const shown = [names.join(", "), ...(others === undefined ? [] : [`${others} more`])].join(" and ");
+  return `${processes === 1 ? "1 process" : `${processes} processes`} (${shown})`;
 }

@@ -2,7 +2,7 @@ import { clientEnvironment } from "../../api/pod/client-environment.ts";
 import { containerSpec } from "../../api/pod/container-spec.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest, requestedEnvironment, type RequestSeal } from "../../api/names/init-request.ts";
-import { labels } from "../../api/names/labels.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import {
@@ -86,10 +86,17 @@ function restoreSandboxInPlace(
   calls.start(sandbox, pod, "restoreInPlace", async (signal) => {
     const target = await runtime.identified(sandboxRef(sandbox, pod), signal);
     await giveFirstCredentials(sandbox, { target, template, signal }, dependencies);
-    const restore = restorePartsInPlace(backends, { source, target, environment, request, signal });
+    const reportsPrograms = isOfClaim(sandbox) ? undefined : true;
+    const restore = restorePartsInPlace(backends, { source, target, environment, request, reportsPrograms, signal });
     const started = await restoring(source, dependencies, restore).catch(learning(target, pod, dependencies));
     return { ...started, checkpointId: source.name.checkpointId, ...defined({ initRequest }) };
   });
+}
+
+/** Nobody has used the programs of a sandbox that is being claimed. */
+function isOfClaim({ metadata: { annotations: all = {} } }: Sandbox): boolean {
+  const lock = all[annotations.lock];
+  return lock !== undefined && lock === all[annotations.rollbackRequest];
 }
 
 /** Reports whether the restore could read the data. */

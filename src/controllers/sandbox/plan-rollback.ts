@@ -189,7 +189,8 @@ function planRestoreInPlace(state: SandboxState, plan: SandboxPlan, restore: Res
 
 function restoredInPlace(state: SandboxState, outcome: StartOutcome, { pod, source, request }: RestoreInPlaceRequest) {
   const status = running(state, pod, outcome);
-  const answered = { ...status, ramet: { ...status.ramet, rollback: { request } } };
+  const rollback = { request, ...defined({ programs: outcome.programs }) };
+  const answered = { ...status, ramet: { ...status.ramet, rollback } };
   const message = `The sandbox was restored from the checkpoint ${source.name.checkpointId}`;
   return withRolledBack(state, answered, { status: "True", reason: "Succeeded", message });
 }

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { CellState, RestoreResult } from "../../../src/api/wire/cell-api.ts";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
+import { defined } from "../../../src/base/defined.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { heldRestores, sentries } from "../../setup/cell-processes.ts";
 import { both, Cells } from "../../setup/cells.ts";
@@ -36,12 +37,18 @@ describe("restore in place", () => {
     const { manifestDigest } = await cells.checkpoint(from, checkpointId, { contents });
     digests.set(checkpointId, manifestDigest);
   }
-  async function restore(cell: RunningCell, checkpointId: string, request: string): Promise<RestoreResult> {
+  async function restore(
+    cell: RunningCell,
+    checkpointId: string,
+    request: string,
+    { reportsPrograms }: { reportsPrograms?: true } = {},
+  ): Promise<RestoreResult> {
     const manifestDigest = digests.get(checkpointId) ?? `sha256:${"0".repeat(64)}`;
     const grant = await cells.readGrant({ checkpointId, manifestDigest });
     const contents: Contents = checkpointId === "files" ? ["filesystem"] : both;
     const identity = { ...cell.identity, environment: { REQUEST: request } };
-    return cells.client.restoreInPlace(cell.address, { identity, grant, contents, request });
+    const call = { identity, grant, contents, request, ...defined({ reportsPrograms }) };
+    return cells.client.restoreInPlace(cell.address, call);
   }
   async function state(cell: RunningCell): Promise<CellState> {
     return cells.client.state(cell.address);
@@ -94,6 +101,20 @@ describe("restore in place", () => {
     expect(await output(cell, "cat /my-file")).toBe("kept");
     await restore(cell, "memory", "2");
     expect(await count(cell)).toBe(2);
+  });
+
+  it("reports which programs were ended and which run then, if that is requested", async () => {
+    const cell = await running("programs", { keepsWaiting: true });
+    await output(cell, "sleep 1000 & sleep 1000 & cp $(command -v sleep) '/tmp/a b'; '/tmp/a b' 1000 &");
+    const python = expect.stringMatching(/^python3/) as string;
+    const one = { processes: 1, names: [python] };
+    const reports = { reportsPrograms: true } as const;
+    const { programs } = await restore(cell, "memory", "1", reports);
+    expect(programs).toEqual({ ended: { processes: 4, names: ["a?b", python, "sleep"] }, running: one });
+    expect(await restore(cell, "memory", "1", reports)).toMatchObject({ programs });
+    // The program starts again.
+    expect(await restore(cell, "files", "2", reports)).toMatchObject({ programs: { ended: one, running: one } });
+    expect(await restore(cell, "memory", "3")).not.toHaveProperty("programs");
   });
 
   it("runs a repeated request once, and keeps the sandbox if the request fails", async () => {

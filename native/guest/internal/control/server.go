@@ -49,6 +49,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /quiesce", s.quiesce)
 	mux.HandleFunc("POST /changes", s.changes)
 	mux.HandleFunc("GET /random-programs", s.randomPrograms)
+	mux.HandleFunc("GET /programs", s.programs)
 	mux.HandleFunc("GET /exit", s.exit)
 	if s.Loopback != nil {
 		mux.HandleFunc("POST "+loopback.Path+"{port}", s.Loopback.connect)

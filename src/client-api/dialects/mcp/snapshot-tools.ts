@@ -66,7 +66,9 @@ export function snapshotTools(parts: ToolParts): void {
     needs: needs.change,
     call: async ({ sandbox: text, snapshot }, signal) => {
       const sandbox = await runningSandbox(parts, text, signal);
-      return { json: sandboxView(parts, await rollBack(service, sandbox, snapshot, signal)) };
+      const restored = await rollBack(service, sandbox, snapshot, signal);
+      const { programs } = restored.status?.ramet?.rollback ?? {};
+      return { json: { ...sandboxView(parts, restored), ...defined({ programs }) } };
     },
   });
 }

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// mostPrograms bounds the answer, and mostProcesses and mostProcessBytes the time to find it.
-	mostPrograms     = 8
+	// mostSeeded and mostPrograms bound the answers, and mostProcesses and mostProcessBytes the time to find them.
+	mostSeeded       = 8
+	mostPrograms     = 20
 	mostProcesses    = 2_000
 	mostProcessBytes = 1 << 20
 	mostNameBytes    = 64
@@ -37,37 +38,85 @@ func (s *Server) randomPrograms(w http.ResponseWriter, r *http.Request) {
 }
 
 func programsWithSeeds(ctx context.Context, proc string) []string {
-	directory, err := os.Open(proc)
-	if err != nil {
-		return []string{}
-	}
-	defer func() { _ = directory.Close() }()
-	entries, _ := directory.Readdirnames(mostProcesses)
 	found := map[string]bool{}
-	for _, entry := range entries {
+	for _, process := range processesIn(proc) {
 		if ctx.Err() != nil {
 			break
 		}
-		if _, err := strconv.Atoi(entry); err != nil {
-			continue
-		}
-		if name := programWithSeed(filepath.Join(proc, entry)); name != "" {
+		if name := programWithSeed(process); name != "" {
 			found[name] = true
 		}
 	}
 	names := slices.Sorted(maps.Keys(found))
-	return names[:min(len(names), mostPrograms)]
+	return names[:min(len(names), mostSeeded)]
 }
 
-// programWithSeed returns the name of the program of a process if it has a seed: that of a runtime without its version. Empty: the
-// program has none, or has ended.
-func programWithSeed(process string) string {
+// Programs is what runs in the sandbox besides the guest.
+type Programs struct {
+	Processes int      `json:"processes"`
+	Names     []string `json:"names"`
+	// Others is the number of names that are left out.
+	Others int `json:"others,omitempty"`
+}
+
+// programs responds with the programs that run. Their arguments can have secrets, so they have only names.
+func (s *Server) programs(w http.ResponseWriter, r *http.Request) {
+	// The entrypoint starts shortly after the sandbox has its identity.
+	if s.Identity.Generation() > 0 {
+		s.Entrypoint.Start()
+	}
+	reply(w, http.StatusOK, programsIn(r.Context(), filepath.Join(s.Root, "/proc"), strconv.Itoa(os.Getpid())))
+}
+
+func programsIn(ctx context.Context, proc, guest string) Programs {
+	found := map[string]bool{}
+	answer := Programs{}
+	for _, process := range processesIn(proc) {
+		if ctx.Err() != nil {
+			break
+		}
+		if name := programOf(process); name != "" && filepath.Base(process) != guest {
+			answer.Processes++
+			found[name] = true
+		}
+	}
+	names := slices.Sorted(maps.Keys(found))
+	shown := min(len(names), mostPrograms)
+	answer.Names, answer.Others = names[:shown:shown], len(names)-shown
+	return answer
+}
+
+// processesIn returns the directories of the first processes.
+func processesIn(proc string) []string {
+	directory, err := os.Open(proc)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = directory.Close() }()
+	entries, _ := directory.Readdirnames(mostProcesses)
+	var processes []string
+	for _, entry := range entries {
+		if _, err := strconv.Atoi(entry); err == nil {
+			processes = append(processes, filepath.Join(proc, entry))
+		}
+	}
+	return processes
+}
+
+// programOf returns the name of the program of a process. Empty: it has ended.
+func programOf(process string) string {
 	executable, err := os.Readlink(filepath.Join(process, "exe"))
 	if err != nil {
 		return ""
 	}
 	name := filepath.Base(strings.TrimSuffix(executable, " (deleted)"))
-	name = strings.Map(printable, name[:min(len(name), mostNameBytes)])
+	return strings.Map(printable, name[:min(len(name), mostNameBytes)])
+}
+
+// programWithSeed returns the name of the program of a process if it has a seed: that of a runtime without its version. Empty: the
+// program has none, or has ended.
+func programWithSeed(process string) string {
+	name := programOf(process)
 	family, _, _ := strings.Cut(name, "-")
 	if family = strings.TrimRight(family, "0123456789."); slices.Contains(seeded, family) {
 		name = family

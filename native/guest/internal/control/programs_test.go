@@ -3,7 +3,9 @@ package control
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -57,10 +59,37 @@ func TestAtMostEightProgramsAreNamed(t *testing.T) {
 		maps := "7f00-7f10 r-xp 00000000 00:01 7 /lib/libcrypto.so.1.1\n"
 		writeProcesses(t, root, []fakeProcess{{"1" + string(name[0]-'a'+'0'), "/bin/" + name, maps, ""}})
 	}
-	if got := programsWithSeeds(t.Context(), filepath.Join(root, "proc")); len(got) != mostPrograms {
+	if got := programsWithSeeds(t.Context(), filepath.Join(root, "proc")); len(got) != mostSeeded {
 		t.Errorf("%d programs are named", len(got))
 	}
 	if got := programsWithSeeds(t.Context(), filepath.Join(root, "nothing")); len(got) != 0 {
 		t.Errorf("%q are named without processes", got)
+	}
+}
+
+func TestProgramsAreNamedWithoutTheirArguments(t *testing.T) {
+	root := t.TempDir()
+	writeProcesses(t, root, []fakeProcess{
+		{"1", "/sbin/ramet-guest", "", ""},
+		{"7", "/usr/bin/python3.12", "", "TOKEN=secret\x00"},
+		{"8", "/usr/bin/python3.12", "", ""},
+		{"9", "/tmp/\x1b[2Ja\nb (deleted)", "", ""},
+		{"self", "/usr/bin/node", "", ""},
+	})
+	must(t, os.MkdirAll(filepath.Join(root, "proc", "10"), 0o755))
+	want := Programs{Processes: 3, Names: []string{"??2Ja?b", "python3.12"}}
+	if got := programsIn(t.Context(), filepath.Join(root, "proc"), "1"); !reflect.DeepEqual(got, want) {
+		t.Errorf("the programs are %+v, want %+v", got, want)
+	}
+}
+
+func TestAtMostTwentyOfTheRunningProgramsAreNamed(t *testing.T) {
+	root := t.TempDir()
+	for number := range 25 {
+		writeProcesses(t, root, []fakeProcess{{strconv.Itoa(number + 2), "/bin/p" + strconv.Itoa(number+10), "", ""}})
+	}
+	got := programsIn(t.Context(), filepath.Join(root, "proc"), "1")
+	if got.Processes != 25 || len(got.Names) != 20 || got.Others != 5 {
+		t.Errorf("%d processes, %d names and %d others", got.Processes, len(got.Names), got.Others)
 	}
 }
