@@ -51,6 +51,7 @@ describe("checkpoint, clone, pause and resume", () => {
     expect(await ramet(["checkpoint", "wait", "first"])).toMatchObject({ exitCode: 0, stdout });
     const begun = await ramet(["checkpoint", "create", "a", "--name", "second", "--no-wait"]);
     expect(begun.stdout).toMatch(/^second-[0-9a-f]{12}\n$/);
+    expect(begun.stderr).toBe("Wait until it can be cloned with: ramet checkpoint wait second -n default\n");
     expect(await ramet(["checkpoint", "wait", "second"])).toMatchObject({ exitCode: 0, stdout: begun.stdout });
     expect((await ramet(["checkpoint", "rm", "second"])).exitCode).toBe(0);
     expect(await ramet(["sandbox", "create", "--from", id, "--name", "b"])).toMatchObject({
@@ -69,6 +70,9 @@ describe("checkpoint, clone, pause and resume", () => {
     expect(checkpoints.stdout).toMatch(new RegExp(`first +Succeeded +${id} +a +memory,filesystem`));
     const byId = await ramet(["checkpoint", "get", id, "-o", "json"]);
     expect(JSON.parse(byId.stdout)).toMatchObject({ kind: "Checkpoint", metadata: { name: "first" } });
+
+    const explained = await ramet(["explain", "checkpoint/first"]);
+    expect(explained.stdout).toMatch(/It can be cloned \(source paused for \d+ ms, data stored in [\d.]+ m?s\)/);
 
     expect(await ramet(["checkpoint", "rm", id])).toMatchObject({ exitCode: 0, stdout: "checkpoint first removed\n" });
     expect(await exec("b", "cat", "/my-file")).toBe("kept");

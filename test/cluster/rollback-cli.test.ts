@@ -60,12 +60,22 @@ it("rolls a sandbox back to the id or name of a checkpoint, any number of times"
   const id = stdout.trim();
   expect([await count(cluster, "a"), await count(cluster, "a")]).toEqual([2, 3]);
   const first = await ramet("rollback", "a", id);
-  expect(first).toMatchObject({ exitCode: 0, stdout: `sandbox a rolled back to ${id}\n` });
+  expect(first.exitCode, first.stderr).toBe(0);
+  expect(first.stdout).toMatch(
+    new RegExp(
+      `^sandbox a rolled back to ${id}\n` +
+        "ended: 1 process \\(python3[\\d.]*\\)\nrunning: 1 process \\(python3[\\d.]*\\)\n$",
+    ),
+  );
   expect(await count(cluster, "a")).toBe(2);
 
   const again = await ramet("rollback", "a", "one", "-o", "json");
   expect(again.exitCode, again.stderr).toBe(0);
-  expect(JSON.parse(again.stdout)).toMatchObject({ kind: "Sandbox", status: { ramet: { restoredFrom: id } } });
+  const one = { processes: 1, names: [expect.stringContaining("python3")] };
+  expect(JSON.parse(again.stdout)).toMatchObject({
+    kind: "Sandbox",
+    status: { ramet: { restoredFrom: id, rollback: { programs: { ended: one, running: one } } } },
+  });
   expect(await count(cluster, "a")).toBe(2);
 });
 
@@ -94,16 +104,18 @@ it("reports why a rollback failed and that nothing changed, and continues one wi
 it("rolls back a paused sandbox, which stays paused", async () => {
   await ramet("sandbox", "create", "--template", "counter", "--name", "b");
   await ramet("sandbox", "pause", "b");
-  const { exitCode, stderr } = await ramet("rollback", "b", "one");
+  const { exitCode, stdout, stderr } = await ramet("rollback", "b", "one");
   expect(exitCode, stderr).toBe(0);
+  expect(stdout).toMatch(/^sandbox b rolled back to \S+\n$/);
   expect(cluster.seen.sandboxes.store.get("t/b")?.status?.phase).toBe("Paused");
 });
 
 it("returns from a rollback without memory when the probes have found that the program can be used", async () => {
   await ramet("sandbox", "create", "--template", "slow", "--name", "slow");
   const { stdout } = await ramet("checkpoint", "create", "slow", "--contents", "filesystem");
-  const { exitCode, stderr } = await ramet("rollback", "slow", stdout.trim());
-  expect(exitCode, stderr).toBe(0);
+  const rolledBack = await ramet("rollback", "slow", stdout.trim());
+  expect(rolledBack.exitCode, rolledBack.stderr).toBe(0);
+  expect(rolledBack.stdout).toContain("\nended: all processes, with the Pod\n");
   const { status } = await cluster.seen.sandboxes.resource.get({ namespace: "t", name: "slow" });
   expect((await fetch(`http://${status?.sandboxIp ?? ""}:${counterPort}/`)).ok).toBe(true);
 });

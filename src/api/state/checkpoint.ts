@@ -34,6 +34,20 @@ export function isCloneable(checkpoint: CheckpointStatusOf | undefined): boolean
   return checkpoint !== undefined && checkpointState(checkpoint) === "succeeded";
 }
 
+/** How long its capture took, in words, as far as it was measured. */
+export function captureTimes({ status }: Pick<Checkpoint, "status">): string[] {
+  const { pausedMilliseconds: paused, cutAt, readyAt } = status?.ramet ?? {};
+  const stored = cutAt === undefined || readyAt === undefined ? undefined : Date.parse(readyAt) - Date.parse(cutAt);
+  return [
+    ...(paused === undefined ? [] : [`source paused for ${inWords(paused)}`]),
+    ...(stored === undefined ? [] : [`data stored in ${inWords(stored)}`]),
+  ];
+}
+
+function inWords(milliseconds: number): string {
+  return milliseconds < 1_000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1_000).toFixed(1)} s`;
+}
+
 /** Whether it has failed and is kept, for its error. */
 export function hasFailed(checkpoint: CheckpointStatusOf): boolean {
   return checkpointState(checkpoint) === "failed" && checkpoint.metadata.deletionTimestamp === undefined;

@@ -11,7 +11,7 @@ import { untilCaptured } from "../../operations/capture.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { type Io, writeAll } from "../io.ts";
+import { type Io, printLine, writeAll } from "../io.ts";
 import { findObject } from "../object/user-kind.ts";
 import { checkName, naming, type WaitFlags } from "../options.ts";
 import { checkpointColumns } from "../object/columns.ts";
@@ -103,6 +103,10 @@ export async function reportCreated(
   const isDocument = options.output === "json" || options.output === "yaml";
   const plain = `${id ?? settled.object.metadata.name}\n`;
   await writeAll(io.stdout, isDocument ? renderObject(settled.object, rendering) : plain);
+  if (!options.wait && options.output === "table") {
+    const { name, namespace } = created.metadata;
+    printLine(io.stderr, `Wait until it can be cloned with: ramet checkpoint wait ${name} -n ${namespace}`);
+  }
   return exitCodes.ok;
 }
 

@@ -1,5 +1,5 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { isCloneable } from "../../api/state/checkpoint.ts";
+import { captureTimes, isCloneable } from "../../api/state/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import { describeState } from "../../kube/reported-state.ts";
 import type { KubeObject } from "../../kube/object.ts";
@@ -64,9 +64,7 @@ function followed<T extends KubeObject>(
 
 function describeProgress(checkpoint: Checkpoint | undefined): string {
   const state = describeState(checkpoint);
-  const ramet = checkpoint?.status?.ramet;
-  if (!isCloneable(checkpoint) || ramet?.sizeBytes === undefined) return state;
-  const paused =
-    ramet.pausedMilliseconds === undefined ? "" : `, paused for ${Math.round(ramet.pausedMilliseconds)} ms`;
-  return `${state} (${size(ramet.sizeBytes)}${paused})`;
+  const sizeBytes = checkpoint?.status?.ramet?.sizeBytes;
+  if (checkpoint === undefined || !isCloneable(checkpoint) || sizeBytes === undefined) return state;
+  return `${state} (${[size(sizeBytes), ...captureTimes(checkpoint)].join(", ")})`;
 }

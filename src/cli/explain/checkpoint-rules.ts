@@ -1,6 +1,6 @@
 import { type Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
-import { hasFailed, isCloneable, type PendingReason, whyPending } from "../../api/state/checkpoint.ts";
+import { captureTimes, hasFailed, isCloneable, type PendingReason, whyPending } from "../../api/state/checkpoint.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Holder, Storage } from "../../api/state/storage.ts";
 import { size } from "../output/render.ts";
@@ -103,9 +103,10 @@ function succeeded({ checkpoint }: CheckpointFacts): Found | undefined {
   const lacking = status.conditions?.find((condition) => condition.status === "False");
   const since = status.completionTime;
   if (lacking === undefined) {
+    const times = captureTimes(checkpoint).join(", ");
     return {
       state: "healthy",
-      cause: `It can be cloned${ownership(spec)}`,
+      cause: `It can be cloned${times === "" ? "" : ` (${times})`}${ownership(spec)}`,
       since,
     };
   }

@@ -141,7 +141,17 @@ describe("a checkpoint", () => {
       state: "degraded",
       cause: containing("VolumesCaptured is False"),
     });
-    expect(explain({ phase: "Succeeded" })).toMatchObject({ state: "healthy" });
+    expect(explain({ phase: "Succeeded" })).toMatchObject({ state: "healthy", cause: "It can be cloned" });
+  });
+
+  it("says how long its capture took", () => {
+    const ramet = {
+      pausedMilliseconds: 43.2,
+      cutAt: "2026-11-28T10:00:00.000Z",
+      readyAt: "2026-11-28T10:00:01.234Z",
+    };
+    const cause = "It can be cloned (source paused for 43 ms, data stored in 1.2 s)";
+    expect(explain({ phase: "Succeeded", ramet })).toMatchObject({ state: "healthy", cause });
   });
 
   it.each([

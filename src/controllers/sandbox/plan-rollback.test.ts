@@ -297,6 +297,19 @@ describe("a rollback", () => {
     }
   });
 
+  it("records the programs that a restore in place has ended, until the next request", () => {
+    const programs = { ended: { processes: 2, names: ["python3"] }, running: { processes: 1, names: ["python3"] } };
+    const done = { state: "done", value: { generation: 2, programs, phases: {} } } as const;
+    const state = stateOf({ sandbox: sandbox({ phase: "Running" }), pod: pod("old"), restoreInPlace: done });
+    const { status } = planSandbox(state);
+    expect(status?.ramet?.rollback).toEqual({ request: digest, programs });
+    const refused = { ...state, sandbox: sandbox({ ...status, ramet: { rollback: { request: "0", programs } } }) };
+    const origin = { kind: "impossible", error } as const;
+    const { request } = state.rollback!;
+    const next = planSandbox({ ...refused, restoreInPlace: undefined, rollback: { request, origin, needsNewPod: false } });
+    expect(next.status?.ramet?.rollback).toEqual({ request: digest });
+  });
+
   it("calls the cell of a running Pod once, and reports the cell's outcome", () => {
     fc.assert(
       fc.property(starts, (restoreInPlace) => {

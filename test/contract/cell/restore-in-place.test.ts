@@ -105,7 +105,8 @@ describe("restore in place", () => {
 
   it("reports which programs were ended and which run then, if that is requested", async () => {
     const cell = await running("programs", { keepsWaiting: true });
-    await output(cell, "sleep 1000 & sleep 1000 & cp $(command -v sleep) '/tmp/a b'; '/tmp/a b' 1000 &");
+    const started = "sleep 1000 & sleep 1000 & cp $(command -v sleep) '/tmp/a b'; '/tmp/a b' 1000 &";
+    await output(cell, `exec > /dev/null 2>&1; ${started}`);
     const python = expect.stringMatching(/^python3/) as string;
     const one = { processes: 1, names: [python] };
     const reports = { reportsPrograms: true } as const;
@@ -115,6 +116,16 @@ describe("restore in place", () => {
     // The program starts again.
     expect(await restore(cell, "files", "2", reports)).toMatchObject({ programs: { ended: one, running: one } });
     expect(await restore(cell, "memory", "3")).not.toHaveProperty("programs");
+  });
+
+  it("replaces a sandbox whose guest does not answer, and reports that its programs are not known", async () => {
+    const cell = await running("silent", { keepsWaiting: true });
+    await expect.poll(() => sentries(cell).then((all) => all.length)).toBe(2);
+    const [current] = await sentries(cell);
+    process.kill(current!, "SIGSTOP");
+    const { programs } = await restore(cell, "memory", "1", { reportsPrograms: true });
+    expect(programs).toEqual({ running: { processes: 1, names: [expect.stringMatching(/^python3/)] } });
+    expect(await count(cell)).toBe(2);
   });
 
   it("runs a repeated request once, and keeps the sandbox if the request fails", async () => {

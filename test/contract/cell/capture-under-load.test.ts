@@ -1,0 +1,76 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { Contents } from "../../../src/api/schema/metadata.ts";
+import type { RunningCell } from "../../setup/cell-rig.ts";
+import { both, Cells } from "../../setup/cells.ts";
+
+/** Inserts rows into two databases, with a rollback journal and with a write-ahead log, one transaction each. */
+const writer = `import hashlib, sqlite3
+bases = []
+for mode in ("DELETE", "WAL"):
+  base = sqlite3.connect(f"/{mode}.db", isolation_level=None)
+  base.execute(f"PRAGMA journal_mode={mode}")
+  base.execute("PRAGMA synchronous=FULL")
+  base.execute("CREATE TABLE IF NOT EXISTS rows (n INTEGER PRIMARY KEY, text TEXT, digest TEXT)")
+  bases.append(base)
+n = 0
+while True:
+  n += 1
+  text = str(n) * 500
+  for base in bases:
+    base.execute("BEGIN")
+    base.execute("INSERT INTO rows VALUES (?, ?, ?)", (n, text, hashlib.sha256(text.encode()).hexdigest()))
+    base.execute("DELETE FROM rows WHERE n = ? AND n % 3 = 0", (n - 100,))
+    base.execute("COMMIT")`;
+
+/** Prints the last row of each database, or what is wrong with it. */
+const reader = `import hashlib, sqlite3
+for mode in ("DELETE", "WAL"):
+  base = sqlite3.connect(f"/{mode}.db", timeout=60)
+  problems = [row[0] for row in base.execute("PRAGMA integrity_check") if row[0] != "ok"]
+  for n, text, digest in base.execute("SELECT n, text, digest FROM rows"):
+    if hashlib.sha256(text.encode()).hexdigest() != digest: problems.append(f"row {n}")
+  print(problems or base.execute("SELECT max(n) FROM rows").fetchone()[0])`;
+
+let cells: Cells;
+
+beforeAll(async () => {
+  cells = await Cells.open();
+});
+afterAll(() => cells.close());
+
+/** The last rows of both databases. */
+async function rows(cell: RunningCell): Promise<number[]> {
+  return (await cells.python(cell, reader)).split("\n").map(Number);
+}
+
+it.each<[string, Contents]>([
+  ["files", ["filesystem"]],
+  ["memory and files", both],
+])(
+  "captures %s of a program that keeps writing, with databases that are consistent in each clone",
+  async (_, contents) => {
+    const kind = contents.length === 1 ? "files" : "memory";
+    const container = { command: ["python3", "-c", writer] };
+    const cell = await cells.boot({ name: kind, container });
+    await expect.poll(async () => (await rows(cell)).every((count) => count > 0)).toBe(true);
+    for (const round of [1, 2, 3]) {
+      const before = await rows(cell);
+      const checkpointId = `${kind}-${round}`;
+      const { manifestDigest } = await cells.checkpoint(cell, checkpointId, { contents });
+      const after = await rows(cell);
+      // Files alone start under another template, whose program changes no database.
+      const template = contents.length === 1 ? { command: ["sleep", "infinity"] } : container;
+      const clone = await cells.clone(
+        { name: `clone-${checkpointId}`, container: template },
+        { checkpointId, manifestDigest, contents },
+      );
+      const captured = await rows(clone);
+      for (const [at, count] of captured.entries()) expect(count).toBeGreaterThanOrEqual(before[at]!);
+      if (contents.length === 1)
+        for (const [at, count] of captured.entries()) expect(count).toBeLessThanOrEqual(after[at]!);
+      await expect.poll(async () => (await rows(cell)).every((count, at) => count > after[at]!)).toBe(true);
+      await cells.client.stop(clone.address, "done");
+    }
+    await cells.client.stop(cell.address, "done");
+  },
+);
