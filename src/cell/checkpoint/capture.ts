@@ -50,7 +50,7 @@ export async function captureCheckpoint(
 ): Promise<CheckpointResult> {
   const { engine } = subject.sandbox;
   // gVisor's program is loaded while the store is opened, so that the sandbox is paused for less time.
-  if (request.contents.includes("memory")) engine.startEarly("checkpoint");
+  if (request.asLayer !== true) engine.startEarly(request.contents.includes("memory") ? "checkpoint" : "fscheckpoint");
   try {
     return await captureAndPublish(request, subject);
   } finally {

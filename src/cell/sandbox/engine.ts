@@ -42,7 +42,7 @@ const commandTimeoutMilliseconds = 120_000;
 const leastBytesPerMillisecond = 10 * 1024;
 
 /** Commands that can be started before they are needed: docs/decisions/0014. */
-export type EarlyCommand = "restore" | "checkpoint";
+export type EarlyCommand = "restore" | "checkpoint" | "fscheckpoint";
 
 /** One gVisor sandbox, controlled through `runsc`. Each call runs one command to its end, also when the client disconnects. */
 export class Engine {
@@ -161,15 +161,8 @@ export class Engine {
    * Writes memory, kernel state and files into `imagePath`. A running sandbox is paused meanwhile and then resumes.
    * @returns how many bytes share blocks of the disk with the writable layer
    */
-  async checkpoint(imagePath: string, writes: ImageWrites): Promise<number> {
-    const image = await this.#options.images.toWrite(imagePath, writes);
-    if (writes.pages === "direct") await this.dropEarly();
-    const direct = ["checkpoint", "--direct", "--leave-running", "--image-path", image.path, this.#options.id];
-    const limit = timeFor(writes.writtenBytes);
-    await this.#writing(() =>
-      writes.pages === "direct" ? this.#run(direct, undefined, limit) : this.#runEarly("checkpoint", image.path, limit),
-    );
-    return image.clonedBytes();
+  checkpoint(imagePath: string, writes: ImageWrites): Promise<number> {
+    return this.#save("checkpoint", imagePath, writes);
   }
 
   /**
@@ -177,12 +170,8 @@ export class Engine {
    * and then resumes.
    * @returns as `checkpoint`
    */
-  async saveFiles(imagePath: string, writes: ImageWrites): Promise<number> {
-    const image = await this.#options.images.toWrite(imagePath, writes);
-    const direct = writes.pages === "direct" ? ["--direct"] : [];
-    const args = ["fscheckpoint", ...direct, "--leave-running", "--image-path", image.path, this.#options.id];
-    await this.#writing(() => this.#run(args, undefined, timeFor(writes.writtenBytes)));
-    return image.clonedBytes();
+  saveFiles(imagePath: string, writes: ImageWrites): Promise<number> {
+    return this.#save("fscheckpoint", imagePath, writes);
   }
 
   /** Sends a signal to PID 1, the guest, which forwards it to the entrypoint. */
@@ -218,6 +207,22 @@ export class Engine {
     return { stdout: child.stdout, stderr: child.stderr, early: { stdout, stderr } };
   }
 
+  async #save(
+    command: "checkpoint" | "fscheckpoint",
+    imagePath: string,
+    { pages, writtenBytes, clones }: ImageWrites,
+  ): Promise<number> {
+    const { id, images } = this.#options;
+    const image = await images.toWrite(imagePath, { clones });
+    if (pages === "direct") await this.dropEarly();
+    const direct = [command, "--direct", "--leave-running", "--image-path", image.path, id];
+    const limit = timeFor(writtenBytes);
+    await this.#writing(() =>
+      pages === "direct" ? this.#run(direct, undefined, limit) : this.#runEarly(command, image.path, limit),
+    );
+    return image.clonedBytes();
+  }
+
   /** Charges the pages that gVisor writes for a checkpoint outside the sandbox's memory limit, which they would exceed. */
   async #writing(command: () => Promise<unknown>): Promise<void> {
     const { cgroup } = this.#options;
@@ -247,7 +252,8 @@ export class Engine {
       case "restore":
         return [...restoreCommand(imagePath, false), id];
       case "checkpoint":
-        return ["checkpoint", "--leave-running", "--image-path", imagePath, id];
+      case "fscheckpoint":
+        return [command, "--leave-running", "--image-path", imagePath, id];
     }
   }
 
