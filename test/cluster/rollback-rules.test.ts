@@ -206,6 +206,15 @@ it("allows the checkpoint to be deleted after a rollback, and the sandbox during
   expect(await cluster.seen.pods.resource.find({ namespace: "t", name: "f" })).toBeUndefined();
 });
 
+it("rolls back in a cell that reports no programs, and says that they are not known", async () => {
+  await running("old");
+  const id = await taken("old-1", "old");
+  const io = memoryIo({ environment: { HOME: "/nowhere", KUBECONFIG: cluster.kubeconfigPath } });
+  expect(await runProgram(io, ["rollback", "old", id, "-n", "t"]), io.written("stderr")).toBe(0);
+  const unknown = "not known, because the sandbox has not listed its programs";
+  expect(io.written("stdout")).toBe(`sandbox old rolled back to ${id}\nended: ${unknown}\nrunning: ${unknown}\n`);
+});
+
 it("reports each clone of a fork, and keeps the checkpoint while a clone may still need it", async () => {
   await running("g");
   node.behaviours.set("t/fork-1", { startError: new RametError("EngineFailed", "restore: it was refused") });

@@ -116,6 +116,7 @@ export const answerTargets = [
         codedLater(() => guest.listProcesses()),
         codedLater(() => control.health()),
         codedLater(() => control.quiesce()),
+        codedLater(() => control.programs()),
         codedLater(async () => {
           const file = await guest.readFile("/a");
           // The stream is the caller's, and so are its errors.
