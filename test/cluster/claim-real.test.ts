@@ -139,7 +139,7 @@ it("restores a checkpoint in place in the claimed Pod, under the sandbox's own n
   expect(name).toBe(before?.metadata.name);
   const after = await cluster.sandbox(`t/${name}`, (now) => now.status?.ramet?.restoredFrom === status?.checkpointId);
   // A claim does not wait for a list of the programs, which nobody has used.
-  expect(after.status?.ramet?.rollback).toEqual({ request: expect.any(String) });
+  expect(after.status?.ramet?.rollback).toEqual({ request: expect.any(String) as string });
   expect(after.status?.podInfo?.podUID).toBe(before?.status?.podInfo?.podUID);
   expect(await output(name, "echo $TASK; cat /state; hostname")).toBe(`43\nwarmed\n${name}`);
   expect(await output(name, marks)).toBe(`true ${await clientId(name)} warm`);
