@@ -277,9 +277,7 @@ export const RestoreRequest = z.strictObject({
   layers: z.array(Grant).max(mostLayers).optional(),
 });
 export type RestoreRequest = z.infer<typeof RestoreRequest>;
-/**
- * Replaces the running sandbox by a checkpoint. `request` identifies the operation: repeating it returns the same result.
- */
+/** Replaces the running sandbox by a checkpoint. `request` identifies the operation: repeating it returns the same result. */
 export const RestoreInPlaceCall = z.strictObject({
   ...RestoreRequest.shape,
   request: z.string().min(1),
@@ -347,8 +345,5 @@ export type CheckpointResult = z.infer<typeof CheckpointResult>;
 export const StopRequest = z.strictObject({ reason: z.string().min(1) });
 export type StopRequest = z.infer<typeof StopRequest>;
 
-/**
- * The version of E2B's envd whose API the guest serves. Clients use or avoid parts of the API by it. The guest has the same version
- * (native/guest/internal/envd/server.go).
- */
+/** The version of E2B's envd whose API the guest serves, as native/guest/internal/envd/server.go: clients use parts of it by that. */
 export const envdVersion = "0.6.13";

@@ -306,7 +306,11 @@ describe("a rollback", () => {
     const refused = { ...state, sandbox: sandbox({ ...status, ramet: { rollback: { request: "0", programs } } }) };
     const origin = { kind: "impossible", error } as const;
     const { request } = state.rollback!;
-    const next = planSandbox({ ...refused, restoreInPlace: undefined, rollback: { request, origin, needsNewPod: false } });
+    const next = planSandbox({
+      ...refused,
+      restoreInPlace: undefined,
+      rollback: { request, origin, needsNewPod: false },
+    });
     expect(next.status?.ramet?.rollback).toEqual({ request: digest });
   });
 
