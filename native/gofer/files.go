@@ -15,6 +15,8 @@ import (
 type files struct {
 	Options
 	mayWrite bool
+	// cloned counts the bytes of all files. gVisor finishes one file after another.
+	cloned uint64
 }
 
 // The files of a checkpoint of memory, and of one of files alone.
@@ -67,10 +69,11 @@ func (f *files) named(path string) (string, error) {
 }
 
 func (f *files) report(cloned uint64) error {
-	if f.Report == "" || cloned == 0 {
+	f.cloned += cloned
+	if f.Report == "" || f.cloned == 0 {
 		return nil
 	}
-	text, err := json.Marshal(Report{ClonedBytes: cloned})
+	text, err := json.Marshal(Report{ClonedBytes: f.cloned})
 	if err != nil {
 		return err
 	}

@@ -62,12 +62,11 @@ func serve(arguments []string) error {
 	}
 	calls := urpc.NewServer()
 	calls.Register(server)
-	err = calls.Handle(socket)
-	calls.Stop(0)
-	if errors.Is(err, io.EOF) {
-		return nil
+	// The end of the process closes everything, whatever gVisor has left unfinished.
+	if err := calls.Handle(socket); !errors.Is(err, io.EOF) {
+		return err
 	}
-	return err
+	return nil
 }
 
 func isWrite(argument string) bool {

@@ -15,8 +15,10 @@ type reader struct {
 	*files
 	fd           int
 	destinations []destination
-	pending      sync.WaitGroup
+	running      sync.WaitGroup
 	done         chan stateio.Completion
+	// pending counts the reads that Wait has not returned.
+	pending int
 }
 
 // destination is the descriptor of a file that receives pages.
@@ -27,7 +29,7 @@ func newReader(f *files, fd int) *reader {
 }
 
 func (r *reader) Close() error {
-	r.pending.Wait()
+	r.running.Wait()
 	for _, each := range r.destinations {
 		_ = unix.Close(int(each))
 	}
@@ -67,9 +69,10 @@ type pieces struct {
 }
 
 func (r *reader) add(id int, offset int64, to destination, pieces pieces) {
-	r.pending.Add(1)
+	r.pending++
+	r.running.Add(1)
 	go func() {
-		defer r.pending.Done()
+		defer r.running.Done()
 		completion := stateio.Completion{ID: id}
 		for i, part := range pieces.parts {
 			n, err := r.read(offset, to, part, pieces.mapped[i])
@@ -111,19 +114,23 @@ func (r *reader) read(offset int64, to destination, part memmap.FileRange, mappe
 	return read, nil
 }
 
-// Wait returns everything that is complete, and waits for at least so many.
+// Wait returns everything that is complete, and waits for at least so many, if so many are pending.
 func (r *reader) Wait(completions []stateio.Completion, least int) ([]stateio.Completion, error) {
-	for range least {
-		completions = append(completions, <-r.done)
-	}
-	for {
-		select {
-		case completion := <-r.done:
-			completions = append(completions, completion)
-		default:
-			return completions, nil
+	for r.pending > 0 {
+		if least > 0 {
+			completions = append(completions, <-r.done)
+		} else {
+			select {
+			case completion := <-r.done:
+				completions = append(completions, completion)
+			default:
+				return completions, nil
+			}
 		}
+		least--
+		r.pending--
 	}
+	return completions, nil
 }
 
 func slicesOf(vectors []unix.Iovec) [][]byte {

@@ -78,10 +78,13 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
     await requireWithin(request, session.stagingPath);
     // If the identity has changed during the capture, a clone asks its guest for the generation.
     const generation = subject.generation() === before ? before : undefined;
+    const { driver, encryption } = request.grant;
+    // Other stores keep an encrypted or uploaded copy.
+    const isKept = driver === "directory" && encryption === undefined;
     const draft = await manifestDraft(request, subject, {
       cutAt: captured.cutAt,
       quiesced,
-      ...defined({ generation, randomPrograms: programs, clonedBytes: captured.clonedBytes }),
+      ...defined({ generation, randomPrograms: programs, clonedBytes: isKept ? captured.clonedBytes : undefined }),
     });
     const published = await phases.phase("publish", () => session.publish(draft));
     return {

@@ -69,7 +69,8 @@ export class Engine {
 
   /** Creates the sandbox and restores a checkpoint's memory into it. */
   async runRestored(spec: Record<string, unknown>, memory: SavedMemory): Promise<EngineOutput> {
-    return this.#make(restoreCommand(await this.#options.images.toRead(memory), memory.background), spec);
+    const { path } = await this.#options.images.toRead(memory);
+    return this.#make(restoreCommand(path, memory.background), spec);
   }
 
   /** Creates the sandbox. Nothing runs in it until `start` or `restore`. */
@@ -118,9 +119,11 @@ export class Engine {
 
   /** Restores a checkpoint's memory into a created sandbox. */
   async restore(memory: SavedMemory): Promise<void> {
-    const imagePath = await this.#options.images.toRead(memory);
-    if (memory.background) await this.#run([...restoreCommand(imagePath, true), this.#options.id]);
-    else await this.#runEarly("restore", imagePath);
+    const { path, byGofer } = await this.#options.images.toRead(memory);
+    if (byGofer) await this.dropEarly();
+    if (!byGofer && !memory.background) return this.#runEarly("restore", path);
+    const enter = byGofer ? this.#options.cgroup?.enter : undefined;
+    await this.#run([...restoreCommand(path, memory.background), this.#options.id], enter);
   }
 
   /**
@@ -188,12 +191,12 @@ export class Engine {
       const state = await this.#run(["list", "-quiet"]).catch(() => undefined);
       if (state === undefined || state.stdout.split("\n").includes(this.#options.id)) throw error;
     }
-    await rm(this.#bundle, { recursive: true, force: true });
+    await Promise.all([rm(this.#bundle, { recursive: true, force: true }), this.#options.images.remove()]);
   }
 
   async #filesArguments(files: SavedFiles | undefined): Promise<string[]> {
     if (files === undefined || "tar" in files) return [];
-    return ["--fs-restore-image-path", await this.#options.images.toRead(files)];
+    return ["--fs-restore-image-path", (await this.#options.images.toRead(files)).path];
   }
 
   async #make(command: readonly string[], spec: Record<string, unknown>): Promise<EngineOutput> {
@@ -214,13 +217,17 @@ export class Engine {
   ): Promise<number> {
     const { id, images } = this.#options;
     const image = await images.toWrite(imagePath, { clones });
-    if (pages === "direct") await this.dropEarly();
-    const direct = [command, "--direct", "--leave-running", "--image-path", image.path, id];
-    const limit = timeFor(writtenBytes);
-    await this.#writing(() =>
-      pages === "direct" ? this.#run(direct, undefined, limit) : this.#runEarly(command, image.path, limit),
-    );
-    return image.clonedBytes();
+    try {
+      if (pages === "direct") await this.dropEarly();
+      const direct = [command, "--direct", "--leave-running", "--image-path", image.path, id];
+      const limit = timeFor(writtenBytes);
+      await this.#writing(() =>
+        pages === "direct" ? this.#run(direct, undefined, limit) : this.#runEarly(command, image.path, limit),
+      );
+      return await image.clonedBytes();
+    } finally {
+      await image.remove();
+    }
   }
 
   /** Charges the pages that gVisor writes for a checkpoint outside the sandbox's memory limit, which they would exceed. */

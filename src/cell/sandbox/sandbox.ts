@@ -110,7 +110,7 @@ export class Sandbox {
     // gVisor's name for it.
     const gofer = sidePrograms && join(sidePrograms, "checkpointgofer");
     const id = containerId(config.sandbox.uid);
-    const images = new SavedImages({ gofer, directory: join(paths.directory, "gofer", id), layer: root.upper });
+    const images = new SavedImages({ gofer, directory: join(paths.directory, "gofer", id), root });
     const engine = new Engine({
       runsc: paths.runsc,
       directory: paths.directory,

@@ -1,8 +1,10 @@
 import { existsSync } from "node:fs";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { lstat, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
+import { resultOr } from "../../base/errors.ts";
 import { canShareBlocks } from "../../base/shared-blocks.ts";
+import type { RootDirectory } from "./root-directories.ts";
 
 /** The files of a checkpoint. */
 interface SavedImage {
@@ -33,11 +35,28 @@ export interface ImageWrites {
 interface WrittenImage {
   /** The directory that the command names. */
   path: string;
-  clonedBytes: () => Promise<number>;
+  clonedBytes(): Promise<number>;
+  /** Call it when the command has ended. */
+  remove(): Promise<void>;
+}
+
+interface ReadImage {
+  /** The directory that the command names. */
+  path: string;
+  /** Whether the gofer loads the memory. It is charged to the control group of the command. */
+  byGofer: boolean;
 }
 
 /** Fewer bytes are copied faster than the gofer starts. */
 const leastBytes = 16 * 1024 ** 2;
+
+export interface SavedImagesOptions {
+  /** Ramet's gofer. Undefined where all files are copied. */
+  gofer: string | undefined;
+  /** For the options of the gofer. */
+  directory: string;
+  root: Pick<RootDirectory, "layer" | "upper">;
+}
 
 /**
  * The directories that gVisor's commands name for the files of a checkpoint: those with the files, or with options for Ramet's gofer
@@ -47,40 +66,46 @@ const leastBytes = 16 * 1024 ** 2;
 export class SavedImages {
   readonly #gofer: string | undefined;
   readonly #directory: string;
-  readonly #layer: string;
+  readonly #root: SavedImagesOptions["root"];
   #count = 0;
 
-  /**
-   * @param options.gofer the program. Undefined where all files are copied
-   * @param options.directory for the options of the gofer
-   * @param options.layer the directory with gVisor's file of the writable layer, below the overlay
-   */
-  constructor(options: { gofer: string | undefined; directory: string; layer: string }) {
-    this.#gofer = options.gofer;
-    this.#directory = options.directory;
-    this.#layer = options.layer;
+  constructor({ gofer, directory, root }: SavedImagesOptions) {
+    this.#gofer = gofer;
+    this.#directory = directory;
+    this.#root = root;
   }
 
   /** Whether files in `imagePath` can share blocks with the writable layer, and it is worth it for so many bytes. */
   async canClone(imagePath: string, bytes: number): Promise<boolean> {
     if (bytes < leastBytes || this.#gofer === undefined || !existsSync(this.#gofer)) return false;
-    return canShareBlocks(this.#layer, imagePath);
+    // Not in the upper directory, which programs of the sandbox see.
+    return canShareBlocks(this.#root.layer, imagePath);
   }
 
   async toWrite(imagePath: string, { clones }: Pick<ImageWrites, "clones">): Promise<WrittenImage> {
-    if (!clones) return { path: imagePath, clonedBytes: () => Promise.resolve(0) };
+    if (!clones) return { path: imagePath, clonedBytes: () => Promise.resolve(0), remove: () => Promise.resolve() };
     const path = await this.#optionsFor(imagePath);
-    return { path, clonedBytes: () => clonedBytesIn(path) };
+    return {
+      path,
+      clonedBytes: () => clonedBytesIn(path),
+      remove: () => rm(path, { recursive: true, force: true }),
+    };
   }
 
-  async toRead({ imagePath, clonedBytes }: SavedImage): Promise<string> {
-    return (await this.canClone(imagePath, clonedBytes)) ? this.#optionsFor(imagePath) : imagePath;
+  async toRead({ imagePath, clonedBytes }: SavedImage): Promise<ReadImage> {
+    const byGofer = (await this.canClone(imagePath, clonedBytes)) && (await hasOwnPages(imagePath));
+    return { path: byGofer ? await this.#optionsFor(imagePath) : imagePath, byGofer };
+  }
+
+  /** Call it when the sandbox has ended. */
+  async remove(): Promise<void> {
+    await rm(this.#directory, { recursive: true, force: true });
   }
 
   async #optionsFor(imagePath: string): Promise<string> {
     const path = join(this.#directory, String(this.#count++));
     await mkdir(path, { recursive: true, mode: 0o700 });
-    const options = { directory: imagePath, layer: this.#layer, report: join(path, reportName) };
+    const options = { directory: imagePath, layer: this.#root.upper, report: join(path, reportName) };
     await writeFile(join(path, "gcs_opts.json"), JSON.stringify(options), { mode: 0o600 });
     return path;
   }
@@ -89,8 +114,14 @@ export class SavedImages {
 const reportName = "report.json";
 const Report = z.object({ clonedBytes: z.int().min(0) });
 
-/** 0 if the gofer has cloned nothing. */
+/** 0 if the gofer has cloned nothing, or has not reported it. */
 async function clonedBytesIn(path: string): Promise<number> {
-  const text = await readFile(join(path, reportName), "utf8").catch(() => `{"clonedBytes": 0}`);
-  return Report.parse(JSON.parse(text)).clonedBytes;
+  const text = await readFile(join(path, reportName), "utf8").catch(() => "{}");
+  return resultOr(() => Report.parse(JSON.parse(text)).clonedBytes, 0);
+}
+
+/** A store that is mounted read-only provides links to its files, which the gofer does not follow. */
+async function hasOwnPages(imagePath: string): Promise<boolean> {
+  const pages = await lstat(join(imagePath, "pages.img")).catch(() => undefined);
+  return pages?.isFile() === true;
 }

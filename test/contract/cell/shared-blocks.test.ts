@@ -1,13 +1,15 @@
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, readFile, rm, statfs, symlink } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, statfs, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
+import { cgroupLayout } from "../../../src/cell/cgroup/layout.ts";
 import { linkSidePrograms } from "../../../src/local/node/side-programs.ts";
 import { acquireTools } from "../../../src/local/tools/acquire-tools.ts";
 import { Manifest } from "../../../src/store/manifest.ts";
+import { sentries } from "../../setup/cell-processes.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { both, Cells, namespace } from "../../setup/cells.ts";
 
@@ -39,6 +41,10 @@ async function xfsDisk(): Promise<{ path: string; unmount: () => Promise<void> }
   };
 }
 
+const memoryLayout = cgroupLayout(
+  await readFile("/proc/self/cgroup", "utf8"),
+  await readFile("/proc/self/mountinfo", "utf8"),
+);
 const disk = await xfsDisk();
 const before = process.env["TMPDIR"];
 
@@ -134,10 +140,10 @@ describe.runIf(disk !== undefined)("on a disk whose files can share blocks", () 
     expect(await digest(clone, "/data")).toBe(written);
   });
 
-  it("a roll-back in place has the files of the checkpoint", async () => {
-    const source = ended(
-      await cells.boot({ name: "in-place", container: { ...container }, environment, keepsWaiting: true }),
-    );
+  it("a roll-back in place has the files of the checkpoint, and its memory counts against the limit", async () => {
+    const command = ["python3", "-c", "import os, time; kept = os.urandom(150 << 20); time.sleep(10 ** 6)"];
+    const limited = { command, resources: { memoryBytes: 512 * mebibyte } };
+    const source = ended(await cells.boot({ name: "in-place", container: limited, environment, keepsWaiting: true }));
     const written = await write(source, "/data", 64);
     const { manifestDigest } = await cells.checkpoint(source, "in-place");
     await write(source, "/data", 80);
@@ -145,6 +151,20 @@ describe.runIf(disk !== undefined)("on a disk whose files can share blocks", () 
     const { identity, address } = source;
     await cells.client.restoreInPlace(address, { identity, grant, contents: both, request: "first" });
     expect(await digest(source, "/data")).toBe(written);
+    if (memoryLayout?.version !== 1 || memoryLayout.own.memory === undefined) return;
+    const [pid] = (await sentries(source)).slice(-1);
+    const group = /:memory:(.*)/.exec(await readFile(`/proc/${pid}/cgroup`, "utf8"))?.[1] ?? "";
+    const usage = (): Promise<string> => readFile(`/sys/fs/cgroup/memory${group}/memory.usage_in_bytes`, "utf8");
+    await expect.poll(async () => Number(await usage())).toBeGreaterThan(150 * mebibyte);
+  });
+
+  it("nothing of a capture is left in the directory of the cell", async () => {
+    const source = await boot("left");
+    await write(source, "/data", 32);
+    await cells.checkpoint(source, "left");
+    const left = await readdir(join(source.directory, "gofer"), { recursive: true, withFileTypes: true });
+    expect(left.filter((entry) => entry.isFile())).toEqual([]);
+    expect(await cells.output(source, "ls -A /")).not.toContain(".clone");
   });
 
   it("a gofer that ends fails the checkpoint, and the sandbox keeps its files", async () => {
