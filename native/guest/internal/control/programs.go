@@ -3,6 +3,8 @@ package control
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -39,7 +41,9 @@ func (s *Server) randomPrograms(w http.ResponseWriter, r *http.Request) {
 
 func programsWithSeeds(ctx context.Context, proc string) []string {
 	found := map[string]bool{}
-	for _, process := range processesIn(proc) {
+	// Some of the programs are better than none.
+	processes, _ := processesIn(proc)
+	for _, process := range processes {
 		if ctx.Err() != nil {
 			break
 		}
@@ -47,7 +51,7 @@ func programsWithSeeds(ctx context.Context, proc string) []string {
 			found[name] = true
 		}
 	}
-	names := slices.Sorted(maps.Keys(found))
+	names := sorted(found)
 	return names[:min(len(names), mostSeeded)]
 }
 
@@ -65,42 +69,65 @@ func (s *Server) programs(w http.ResponseWriter, r *http.Request) {
 	if s.Identity.Generation() > 0 {
 		s.Entrypoint.Start()
 	}
-	reply(w, http.StatusOK, programsIn(r.Context(), filepath.Join(s.Root, "/proc"), strconv.Itoa(os.Getpid())))
+	answer, err := programsIn(r.Context(), filepath.Join(s.Root, "/proc"), strconv.Itoa(os.Getpid()))
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, "Internal", "listing programs failed: "+err.Error())
+		return
+	}
+	reply(w, http.StatusOK, answer)
 }
 
-func programsIn(ctx context.Context, proc, guest string) Programs {
+// programsIn returns an error rather than a part of the programs.
+func programsIn(ctx context.Context, proc, guest string) (Programs, error) {
 	found := map[string]bool{}
 	answer := Programs{}
-	for _, process := range processesIn(proc) {
-		if ctx.Err() != nil {
-			break
+	processes, err := processesIn(proc)
+	if err != nil {
+		return answer, err
+	}
+	for _, process := range processes {
+		if err := ctx.Err(); err != nil {
+			return answer, err
 		}
 		if name := programOf(process); name != "" && filepath.Base(process) != guest {
 			answer.Processes++
 			found[name] = true
 		}
 	}
-	names := slices.Sorted(maps.Keys(found))
+	names := sorted(found)
 	shown := min(len(names), mostPrograms)
 	answer.Names, answer.Others = names[:shown:shown], len(names)-shown
-	return answer
+	return answer, nil
 }
 
-// processesIn returns the directories of the first processes.
-func processesIn(proc string) []string {
+// sorted returns an empty list, which JSON has as [], if there are no names.
+func sorted(names map[string]bool) []string {
+	list := slices.AppendSeq([]string{}, maps.Keys(names))
+	slices.Sort(list)
+	return list
+}
+
+// processesIn returns the directories of the first processes, and an error if these may not be all.
+func processesIn(proc string) ([]string, error) {
 	directory, err := os.Open(proc)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer func() { _ = directory.Close() }()
-	entries, _ := directory.Readdirnames(mostProcesses)
+	entries, err := directory.Readdirnames(mostProcesses + 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if len(entries) > mostProcesses {
+		err = fmt.Errorf("there are more than %d", mostProcesses)
+	}
 	var processes []string
 	for _, entry := range entries {
 		if _, err := strconv.Atoi(entry); err == nil {
 			processes = append(processes, filepath.Join(proc, entry))
 		}
 	}
-	return processes
+	return processes, err
 }
 
 // programOf returns the name of the program of a process. Empty: it has ended.

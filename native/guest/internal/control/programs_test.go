@@ -1,6 +1,9 @@
 package control
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -8,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"ramet.dev/native/guest/internal/identity"
 )
 
 type fakeProcess struct {
@@ -78,8 +83,8 @@ func TestProgramsAreNamedWithoutTheirArguments(t *testing.T) {
 	})
 	must(t, os.MkdirAll(filepath.Join(root, "proc", "10"), 0o755))
 	want := Programs{Processes: 3, Names: []string{"??2Ja?b", "python3.12"}}
-	if got := programsIn(t.Context(), filepath.Join(root, "proc"), "1"); !reflect.DeepEqual(got, want) {
-		t.Errorf("the programs are %+v, want %+v", got, want)
+	if got, err := programsIn(t.Context(), filepath.Join(root, "proc"), "1"); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the programs are %+v, want %+v: %v", got, want, err)
 	}
 }
 
@@ -88,8 +93,52 @@ func TestAtMostTwentyOfTheRunningProgramsAreNamed(t *testing.T) {
 	for number := range 25 {
 		writeProcesses(t, root, []fakeProcess{{strconv.Itoa(number + 2), "/bin/p" + strconv.Itoa(number+10), "", ""}})
 	}
-	got := programsIn(t.Context(), filepath.Join(root, "proc"), "1")
+	got, err := programsIn(t.Context(), filepath.Join(root, "proc"), "1")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got.Processes != 25 || len(got.Names) != 20 || got.Others != 5 {
 		t.Errorf("%d processes, %d names and %d others", got.Processes, len(got.Names), got.Others)
+	}
+}
+
+// answerTo returns the status and the body of the answer of a guest that is the only one to call.
+func answerTo(t *testing.T, ctx context.Context, root, path string) (int, string) {
+	t.Helper()
+	server := &Server{Identity: &identity.State{}, Entrypoint: &Entrypoint{}, Root: root, HookDir: filepath.Join(root, "hooks")}
+	answer := httptest.NewRecorder()
+	server.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+	return answer.Code, strings.TrimSpace(answer.Body.String())
+}
+
+func TestASandboxWithoutProgramsAnswersEmptyLists(t *testing.T) {
+	root := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(root, "proc"), 0o755))
+	for path, want := range map[string]string{
+		"/programs":        `{"processes":0,"names":[]}`,
+		"/random-programs": `{"programs":[]}`,
+	} {
+		if status, body := answerTo(t, t.Context(), root, path); status != http.StatusOK || body != want {
+			t.Errorf("%s answers %d %s, want %s", path, status, body, want)
+		}
+	}
+}
+
+func TestAPartOfTheProgramsIsNoAnswer(t *testing.T) {
+	many, one := t.TempDir(), t.TempDir()
+	for number := range mostProcesses + 1 {
+		must(t, os.MkdirAll(filepath.Join(many, "proc", strconv.Itoa(number+2)), 0o755))
+	}
+	writeProcesses(t, one, []fakeProcess{{"2", "/bin/sleep", "", ""}})
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, answer := range map[string]func() (int, string){
+		"too many processes": func() (int, string) { return answerTo(t, t.Context(), many, "/programs") },
+		"no time":            func() (int, string) { return answerTo(t, late, one, "/programs") },
+		"no list":            func() (int, string) { return answerTo(t, t.Context(), t.TempDir(), "/programs") },
+	} {
+		if status, body := answer(); status != http.StatusInternalServerError {
+			t.Errorf("%s: the answer is %d %s", name, status, body)
+		}
 	}
 }
