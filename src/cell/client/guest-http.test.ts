@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
+import { untilAborted } from "../../base/clock.ts";
 import { GuestClient } from "./guest-client.ts";
 import { GuestControl } from "./guest-control.ts";
 import { envelope } from "./guest-wire.ts";
@@ -50,6 +51,17 @@ it.each([
     message: expect.stringContaining("larger than") as string,
   });
   await expect.poll(() => sockets.every(({ closed }) => closed)).toBe(true);
+});
+
+it("stops to connect to a silent guest when its caller cancels", async () => {
+  const caller = new AbortController();
+  const silent = new GuestControl(async (signal) => {
+    await untilAborted(signal!);
+    throw new Error("stopped");
+  }, clock);
+  const programs = silent.programs(caller.signal);
+  caller.abort();
+  await expect(programs).rejects.toMatchObject({ code: "Canceled" });
 });
 
 it("stops reading a message of a command that does not end", async () => {

@@ -11,8 +11,11 @@ import { RametError } from "../../base/errors.ts";
 import { readAnswer } from "../../base/http.ts";
 import { visible } from "../../base/visible.ts";
 
-/** Opens a raw stream to a port of the guest: through link's socket in the cell, with `CellClient.dial` elsewhere. */
-export type GuestDial = () => Promise<Duplex>;
+/**
+ * Opens a raw stream to a port of the guest: through link's socket in the cell, with `CellClient.dial` elsewhere. It may take
+ * seconds if the guest is silent, so it should stop when `signal`, that of the call, aborts.
+ */
+export type GuestDial = (signal?: AbortSignal) => Promise<Duplex>;
 
 export interface GuestCall {
   method: "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS";
@@ -51,7 +54,7 @@ export async function callGuest(
   let cancel: (() => void) | undefined;
   try {
     signal?.throwIfAborted();
-    const connection = await dial();
+    const connection = await dial(signal);
     const request = httpRequest({
       createConnection: () => connection,
       method,

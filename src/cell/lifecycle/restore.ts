@@ -62,9 +62,10 @@ export async function restoreInPlace(core: CellCore, request: RestoreInPlaceCall
   }
 }
 
-const programsMilliseconds = 1_000;
+/** A guest answers in about 20 ms; a silent one delays the roll-back by at most this before and after. */
+const programsMilliseconds = 300;
 
-/** The programs of the sandbox. Undefined: its guest does not list them. */
+/** The programs of the sandbox. Undefined: its guest does not list them in time. */
 function programsOf({ environment, clock }: CellCore): Promise<Programs | undefined> {
   const deadline = { clock, milliseconds: programsMilliseconds, what: "Listing the programs" };
   return within(deadline, (signal) => environment.guest().programs(signal)).catch(() => undefined);

@@ -1,8 +1,10 @@
 import { isDeepStrictEqual } from "node:util";
 import { guestControlPort } from "../../api/wire/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { GuestControl } from "../client/guest-control.ts";
+import type { GuestDial } from "../client/guest-http.ts";
 import { linkSocket } from "../network/link-dial.ts";
 import { type Link, type SpawnedLink, startLink } from "../network/link.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
@@ -69,7 +71,8 @@ export class SandboxEnvironment {
   }
 
   guest(): GuestControl {
-    return new GuestControl(() => this.network.dial(guestControlPort, { control: true }), this.#options.clock);
+    const dial: GuestDial = (signal) => this.network.dial(guestControlPort, { control: true, ...defined({ signal }) });
+    return new GuestControl(dial, this.#options.clock);
   }
 
   /** The limit that the sandbox has exceeded, if any. It is then the reason why the sandbox ended. */

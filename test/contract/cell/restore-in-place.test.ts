@@ -116,6 +116,10 @@ describe("restore in place", () => {
     // The program starts again.
     expect(await restore(cell, "files", "2", reports)).toMatchObject({ programs: { ended: one, running: one } });
     expect(await restore(cell, "memory", "3")).not.toHaveProperty("programs");
+    const idle = await cells.boot({ name: "idle", keepsWaiting: true });
+    expect(await restore(idle, "memory", "1", reports)).toMatchObject({
+      programs: { ended: { processes: 0, names: [] }, running: one },
+    });
   });
 
   it("replaces a sandbox whose guest does not answer, and reports that its programs are not known", async () => {
