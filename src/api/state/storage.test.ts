@@ -14,7 +14,8 @@ interface Given {
   /** The sizes of the layers by their ids. */
   layers?: Record<string, number>;
   labels?: Record<string, string>;
-  owner?: string;
+  /** A part of the owner, or its name. */
+  owner?: string | Record<string, unknown>;
   isDeleted?: boolean;
   /** Written by an earlier release: its status has no parts. */
   isEarlier?: boolean;
@@ -43,7 +44,16 @@ function checkpoint(name: string, given: Given = {}): Checkpoint {
       creationTimestamp: "",
       labels,
       ...(owner !== undefined && {
-        ownerReferences: [{ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", name: owner, uid: owner }],
+        ownerReferences: [
+          {
+            apiVersion: "agents.kruise.io/v1alpha1",
+            kind: "Sandbox",
+            name: "a",
+            uid: "u",
+            controller: true,
+            ...(typeof owner === "string" ? { name: owner } : owner),
+          },
+        ],
       }),
       ...(given.isDeleted === true && { deletionTimestamp: "2030-01-01T00:00:00Z" }),
     },
@@ -154,7 +164,7 @@ it("names what a user deletes, the largest first", () => {
   const version = checkpoint("v1", { size: 7, layers, labels: ofSnapshot("python", "version") });
   const cached = checkpoint("files", { size: 100, layers, labels: ofSnapshot("python", "step") });
   const orphan = checkpoint("old", { size: 60, labels: ofSnapshot("gone", "version") });
-  const pause = checkpoint("a-pause", { size: 80, owner: "a" });
+  const pause = checkpoint("a-pause", { size: 80, owner: "a", labels: { "ramet.dev/purpose": "pause" } });
   const failed = checkpoint("failed", { phase: "Failed", size: 500 });
   const python = NamedSnapshot.parse({
     apiVersion: "ramet.dev/v1alpha1",
@@ -167,6 +177,19 @@ it("names what a user deletes, the largest first", () => {
     { kind: "sandbox", namespace: "t", name: "a", uniqueBytes: 80, sharedBytes: 0 },
     { kind: "checkpoint", namespace: "t", name: "old", uniqueBytes: 60, sharedBytes: 0 },
   ]);
+});
+
+it("takes only the Sandbox that controls the Checkpoint of a pause for its holder", () => {
+  const pause = { "ramet.dev/purpose": "pause" };
+  const holder = (given: Given) => new Storage([checkpoint("c", { size: 1, ...given })]).holders([])[0];
+  expect(holder({ labels: pause, owner: "b" })).toMatchObject({ kind: "sandbox", name: "b" });
+  for (const given of [
+    { owner: "x; reboot" },
+    { labels: pause, owner: { apiVersion: "example.com/v1", name: "x; reboot" } },
+    { labels: pause, owner: { controller: undefined, name: "x; reboot" } },
+    { labels: pause, owner: { kind: "SandboxSet", name: "x; reboot" } },
+  ])
+    expect(holder(given)).toMatchObject({ kind: "checkpoint", name: "c" });
 });
 
 it("never counts data twice, whatever shares it", () => {

@@ -1,7 +1,8 @@
 import type { Checkpoint } from "../kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
 import { labels } from "../names/labels.ts";
-import { checkpointState, storedIdOf } from "./checkpoint.ts";
+import { group } from "../schema/kind.ts";
+import { checkpointState, isPauseCheckpoint, storedIdOf } from "./checkpoint.ts";
 
 /** Of all that something needs in the store: what nothing else needs, and what others need too. */
 export interface StorageBytes {
@@ -162,15 +163,17 @@ function sum(some: readonly { bytes: number }[] = []): number {
 type Held = Pick<Holder, "kind" | "namespace" | "name"> & { isRetained?: boolean };
 
 /** Steps and pauses are deleted with their owners, and versions if their named snapshot says so. */
-function holderOf({ metadata }: Checkpoint, snapshots: ReadonlyMap<string, NamedSnapshot>): Held {
-  const { namespace, name, labels: own = {}, ownerReferences = [] } = metadata;
+function holderOf(checkpoint: Checkpoint, snapshots: ReadonlyMap<string, NamedSnapshot>): Held {
+  const { namespace, name, labels: own = {}, ownerReferences = [] } = checkpoint.metadata;
   const snapshot = snapshots.get(own[labels.snapshotUid] ?? "");
   if (snapshot !== undefined) {
     const isRetained = own[labels.purpose] === "version" && snapshot.spec.deletionPolicy !== "Delete";
     return { kind: "snapshot", namespace, name: snapshot.metadata.name, isRetained };
   }
-  const sandbox = ownerReferences.find(({ kind }) => kind === "Sandbox");
-  return sandbox === undefined
-    ? { kind: "checkpoint", namespace, name }
-    : { kind: "sandbox", namespace, name: sandbox.name };
+  const owner = isPauseCheckpoint(checkpoint)
+    ? ownerReferences.find(({ controller }) => controller === true)
+    : undefined;
+  return owner?.kind === "Sandbox" && owner.apiVersion.startsWith(`${group}/`)
+    ? { kind: "sandbox", namespace, name: owner.name }
+    : { kind: "checkpoint", namespace, name };
 }

@@ -3,7 +3,7 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { captureTimes, hasFailed, isCloneable, type PendingReason, whyPending } from "../../api/state/checkpoint.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Holder, Storage } from "../../api/state/storage.ts";
-import { size } from "../output/render.ts";
+import { shellWord, size } from "../output/render.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { preparationRemedy } from "../../kube/volumes/preparation.ts";
 import { unprocessed } from "./controller-rules.ts";
@@ -151,7 +151,9 @@ function underWay({ checkpoint, source, now }: CheckpointFacts): Found {
     reason: status?.phase,
     since,
     retry,
-    action: isLate ? `Read the log of its source: kubectl logs ${name} -n ${metadata.namespace}` : nothingToDo,
+    action: isLate
+      ? `Read the log of its source: kubectl logs ${shellWord(name)} -n ${metadata.namespace}`
+      : nothingToDo,
   };
 }
 
@@ -202,8 +204,9 @@ export function withStorage(
 }
 
 function removalOf({ kind, namespace, name, retained }: Holder): string {
-  const command = `ramet ${kind} rm ${name} -n ${namespace}`;
-  return retained === undefined ? command : `${command} && ramet checkpoint rm ${retained.join(" ")} -n ${namespace}`;
+  const command = `ramet ${kind} rm ${shellWord(name)} -n ${namespace}`;
+  const versions = retained?.map(shellWord).join(" ");
+  return versions === undefined ? command : `${command} && ramet checkpoint rm ${versions} -n ${namespace}`;
 }
 
 const mostHolders = 5;

@@ -38,7 +38,7 @@ const silentNode: Cause = {
 };
 
 describe("a checkpoint", () => {
-  const explain = (status: object | undefined, source?: Cause, more: object = {}) =>
+  const explain = (status: object | undefined, source?: Cause, more: object = {}, sandboxName = "a") =>
     explainCheckpoint({
       ...common,
       source,
@@ -46,7 +46,7 @@ describe("a checkpoint", () => {
         ...object,
         metadata: { ...metadata, ...more },
         kind: "Checkpoint",
-        spec: { sandboxName: "a" },
+        spec: { sandboxName },
         ...(status && { status: { observedGeneration: 1, ...status } }),
       }),
     });
@@ -103,6 +103,11 @@ describe("a checkpoint", () => {
     );
     // It has nothing there, so somebody else has filled it.
     expect(withStorage(explain(status), new Storage([]))).toEqual(explain(status));
+  });
+
+  it("quotes the name of its source in a command, because it can be any text", () => {
+    const { action } = explain({ phase: "Creating" }, undefined, {}, "a; reboot 'now'");
+    expect(action).toContain(String.raw`: kubectl logs 'a; reboot '\''now'\''' -n t`);
   });
 
   it("waits for a source whose node is silent", () => {

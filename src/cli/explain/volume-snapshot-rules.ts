@@ -3,6 +3,7 @@ import { explainDeletion, explainProgress, silenceSeconds } from "./content-rule
 import { type Block, blockIn, defaultsIn, explainDriverError, isInUse, isMisbound, recorded } from "./csi-texts.ts";
 import { completed, type Explanation, firstOf, type Found, type Rule } from "./explanation.ts";
 import { secondsSince, valueOf } from "./facts.ts";
+import { shellWord } from "../output/render.ts";
 import {
   at,
   beingDeleted,
@@ -163,7 +164,7 @@ const blocks: Readonly<Record<Block, (facts: Facts, source: string) => Found>> =
       };
     return {
       cause: `The PersistentVolumeClaim ${source} is not bound to a PersistentVolume, so that nothing can be captured`,
-      action: `Let a Pod use the claim if its class waits for one, and find out what else it waits for: ramet explain pvc/${source} -n ${facts.snapshot.metadata.namespace ?? ""}`,
+      action: `Let a Pod use the claim if its class waits for one, and find out what else it waits for: ramet explain ${shellWord(`pvc/${source}`)} -n ${facts.snapshot.metadata.namespace ?? ""}`,
       foundIn: `pvc/${source}`,
     };
   },
@@ -258,7 +259,7 @@ function member({ snapshot }: Facts): Found | undefined {
   return {
     reason: "SnapshotInGroup",
     cause: `It is a member of the VolumeGroupSnapshot ${group ?? ""}, whose members are deleted only together`,
-    action: `Delete the group: kubectl delete volumegroupsnapshot ${named} -n ${snapshot.metadata.namespace ?? ""}`,
+    action: `Delete the group: kubectl delete volumegroupsnapshot ${shellWord(named)} -n ${snapshot.metadata.namespace ?? ""}`,
     foundIn: `volumegroupsnapshot/${named}`,
   };
 }

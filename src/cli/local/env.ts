@@ -10,6 +10,7 @@ import { domainCertificateFiles } from "../../local/control-plane/domain-certifi
 import { readPort } from "../../local/supervisor/parts.ts";
 import { withCluster, type Cluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
+import { isPlainWord, shellWord } from "../output/render.ts";
 import { acceptsDigest } from "../../api/keys/api-key-rules.ts";
 import { apiKeyDigest, newApiKey, readApiKey } from "../../api/keys/api-key-text.ts";
 import { apiKeyKind } from "../../api/kinds/api-key.ts";
@@ -114,17 +115,8 @@ export function formatVariables(variables: Readonly<Record<string, string>>, out
   return [...removed, ...lines].join("");
 }
 
-/** A word of a POSIX shell. */
-export function shellWord(text: string): string {
-  return isPlain(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
-}
-
 function fishWord(text: string): string {
-  return isPlain(text) ? text : `'${text.replaceAll(/[\\']/g, String.raw`\$&`)}'`;
-}
-
-function isPlain(text: string): boolean {
-  return /^[\w@%+=:,./-]+$/.test(text);
+  return isPlainWord(text) ? text : `'${text.replaceAll(/[\\']/g, String.raw`\$&`)}'`;
 }
 
 /** The names of the ApiKey and of its service account. */

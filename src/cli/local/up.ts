@@ -9,7 +9,7 @@ import { prepareCluster } from "../../local/prepare-cluster.ts";
 import { startCluster } from "../../local/up.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, lineWriter, printLine } from "../io.ts";
-import { shellWord } from "./env.ts";
+import { shellWord } from "../output/render.ts";
 
 export interface UpOptions {
   name?: string;

@@ -121,3 +121,13 @@ export function inOrder<T>(items: readonly T[], of: (item: T) => Listed): T[] {
 function compare(a = "", b = ""): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
+
+/** A word of a POSIX shell. The API server accepts any text as a name in a reference. */
+export function shellWord(text: string): string {
+  return isPlainWord(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+/** Whether a shell needs no quotes around a text. */
+export function isPlainWord(text: string): boolean {
+  return /^[\w@%+=:,./-]+$/.test(text);
+}
