@@ -267,14 +267,18 @@ interface TemplateDifference {
 
 /**
  * The first field in which a clone's template differs from its checkpoint's; undefined when it can be restored.
- * @param memory whether memory is restored. Files alone start under any template with the same image and a writable root
+ * @param memory whether memory is restored. Files alone start under any template with the same image, and a writable
+ *   root unless the captured one was read-only
  */
 export function templateDifference(
   checkpoint: RestoreSpec,
   clone: RestoreSpec,
   memory: boolean,
 ): TemplateDifference | undefined {
-  const [before, after] = [checkpoint, clone].map(memory ? fields : fieldsOfFiles) as [Fields, Fields];
+  // Files of a read-only root are not changed by a writable one.
+  const isWritable = !memory && checkpoint.readOnlyRoot && !clone.readOnlyRoot;
+  const captured = isWritable ? { ...checkpoint, readOnlyRoot: false } : checkpoint;
+  const [before, after] = [captured, clone].map(memory ? fields : fieldsOfFiles) as [Fields, Fields];
   const field = [...before.keys(), ...after.keys()].find((key) => before.get(key) !== after.get(key));
   return field === undefined ? undefined : { field, checkpoint: before.get(field), clone: after.get(field) };
 }

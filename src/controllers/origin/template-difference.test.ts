@@ -57,6 +57,14 @@ it("accepts files under any template with the same image and a writable root", (
   );
 });
 
+it("accepts files of a read-only root under a read-only or a writable one, which memory does not", () => {
+  const readOnly = spec({ securityContext: { readOnlyRootFilesystem: true } });
+  expect(templateDifference(readOnly, spec({}), false)).toBeUndefined();
+  expect(templateDifference(readOnly, readOnly, false)).toBeUndefined();
+  expect(templateDifference(readOnly, spec({ image: "node:22" }), false)?.field).toBe("containers[0].image");
+  expect(templateDifference(readOnly, spec({}), true)?.field).toMatch(/readOnlyRootFilesystem$/);
+});
+
 describe("files alone", () => {
   const digest = (digit: string) => `sha256:${digit.repeat(64)}`;
   const captured = parsePodTemplate({ spec: { containers: [main], volumes: [{ name: "a", emptyDir: {} }] } });
