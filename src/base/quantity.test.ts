@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { bytesToQuantity, quantityToBytes, quantityToMillicores } from "./quantity.ts";
+import { bytesToQuantity, parseLayerSize, quantityToBytes, quantityToMillicores } from "./quantity.ts";
 
 it.each([
   ["1Gi", 2 ** 30],
@@ -58,4 +58,14 @@ it("writes bytes with the largest suffix that is exact", () => {
       expect(quantityToBytes(bytesToQuantity(bytes))).toBe(bytes);
     }),
   );
+});
+
+it("names the size of a layer that is not a quantity, not positive or above the largest exact number", () => {
+  expect(parseLayerSize("10Gi", "size")).toBe(10 * 1024 ** 3);
+  const largest = String(Number.MAX_SAFE_INTEGER);
+  expect(parseLayerSize(largest, "size")).toBe(Number.MAX_SAFE_INTEGER);
+  expect(() => parseLayerSize("much", "The annotation")).toThrow("The annotation is not a Kubernetes quantity");
+  expect(() => parseLayerSize("0", "The annotation")).toThrow('The annotation is not positive: "0"');
+  for (const text of ["9007199254740992", "8Pi", "1E", "1e150"])
+    expect(() => parseLayerSize(text, "The annotation")).toThrow(`The annotation is too large: "${text}"`);
 });

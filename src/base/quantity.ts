@@ -26,6 +26,7 @@ export function quantityToMillicores(quantity: string | number, field = "quantit
 export function parseLayerSize(quantity: string, field: string): number {
   const bytes = quantityToBytes(quantity, field);
   if (bytes <= 0) throw invalid(quantity, field, "is not positive");
+  if (!Number.isSafeInteger(bytes)) throw invalid(quantity, field, "is too large");
   return bytes;
 }
 

@@ -88,6 +88,7 @@ it("gives a sandbox without a limit of ephemeral storage the layer of its namesp
     `The annotation ${annotations.writableLayerSize} of the namespace ${world.namespace} is not a Kubernetes quantity: "much"`,
   );
   await world.annotateNamespace(annotations.writableLayerSize, "3Gi");
+  await world.sandbox("a", inPhase("Running"));
   await world.running("b");
   const pod = world.cluster.seen.pods.store.get(world.at("b"));
   const config = pod?.spec.containers[0]?.env?.find(({ name }) => name === "RAMET_CELL")?.value ?? "";

@@ -96,7 +96,7 @@ export const annotations = {
   egressDigest: "ramet.dev/egress-digest",
   /** On a Pod template, `memory`: the files that the sandbox writes are in its memory instead of on disk. */
   writableLayer: "ramet.dev/writable-layer",
-  /** On a Namespace: the size of the writable layer of templates without a limit of ephemeral storage. */
+  /** On a Namespace, by an administrator: the size of the writable layer of templates without a limit of ephemeral storage. */
   writableLayerSize: "ramet.dev/writable-layer-size",
   /** On a Pod template, `none`: the Pod has exactly the template's resources, and the cell takes its part from the sandbox. */
   cellOverhead: "ramet.dev/cell-overhead",
