@@ -5,6 +5,7 @@ import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
+import { spaceHint } from "../../src/store/store-error.ts";
 import { gate, inPhase, reasonOf, restoreFrom, RulesWorld, template } from "./rules-world.ts";
 
 /** Tests the rules and faults of checkpoints on a real API server, with stand-in cells that a test can block and fail. */
@@ -45,17 +46,17 @@ it("reports why a capture failed, and keeps the source running", async () => {
     "StoreFull",
     "publishing failed: no room",
     {
-      hint: "Make room",
+      hint: spaceHint,
     },
   );
   await world.create("Checkpoint", "c", { podName: "a" });
   const { status } = await world.checkpoint("c", inPhase("Failed"));
-  expect(status?.message).toBe("publishing failed: no room. Make room [StoreFull]");
+  expect(status?.message).toBe(`publishing failed: no room. ${spaceHint} [StoreFull]`);
   expect(world.cluster.seen.sandboxes.store.get(world.at("a"))?.status?.phase).toBe("Running");
   await world.taken("again", "a");
   // What else the full store holds.
   expect(await explain("checkpoint/c")).toMatch(
-    /HELD BY +4B in this namespace, most by checkpoint\/again 4B\n.*DO +Make room\. The largest frees 4B: /s,
+    /HELD BY +4B in this namespace, most by checkpoint\/again 4B\n.*DO +Delete checkpoints .*\. The largest frees 4B: /s,
   );
 });
 

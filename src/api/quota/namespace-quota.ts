@@ -105,7 +105,12 @@ export function describeQuota({ quota, namespace, limit, used }: Exhausted): str
 }
 
 export function remedyOf({ quota, remedy }: Exhausted): string {
-  return `${remedy}, or let an administrator raise ${quota} in the annotation ${annotations.quota} of the namespace`;
+  return `${remedy}, or ${raisingOf(quota)}`;
+}
+
+/** The remedy that tells the quotas apart. */
+export function raisingOf(quota: QuotaName): string {
+  return `let an administrator raise ${quota} in the annotation ${annotations.quota} of the namespace`;
 }
 
 /** Exact enough that used and limit differ where it matters. */

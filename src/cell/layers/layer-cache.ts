@@ -85,8 +85,13 @@ export function unpackFailure(stdout: string, stderr: string): RametError {
     message: stderr.trim(),
     errno: "ECANCELED",
   };
-  return new RametError(codesOfNode.get(errno) ?? "CheckpointLost", `unpacking a layer failed: ${message}`);
+  const code = codesOfNode.get(errno) ?? "CheckpointLost";
+  const hint = code === "StoreFull" ? nodeSpaceHint : undefined;
+  return new RametError(code, `unpacking a layer failed: ${message}`, { hint });
 }
+
+/** The store is not full: a layer is unpacked on the node. */
+const nodeSpaceHint = "Free space on the node's disk, or give the sandbox's Pod more ephemeral storage";
 
 /** Errors of the kernel that have their cause in the node. Those that the entries of a layer can cause are not among them. */
 const codesOfNode: ReadonlyMap<string, ErrorCode> = new Map([

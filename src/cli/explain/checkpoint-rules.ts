@@ -1,8 +1,15 @@
 import { type Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { captureTimes, hasFailed, isCloneable, type PendingReason, whyPending } from "../../api/state/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { raisingOf } from "../../api/quota/namespace-quota.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Holder, Storage } from "../../api/state/storage.ts";
+import { defined } from "../../base/defined.ts";
+import type { ErrorCode } from "../../base/error-codes.ts";
+import { originReferences } from "../../controllers/origin/set-origin.ts";
+import { bucketSpaceHint } from "../../store/objects/refusal.ts";
+import { scratchHint, spaceHint } from "../../store/store-error.ts";
 import { shellWord, size } from "../output/render.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { preparationRemedy } from "../../kube/volumes/preparation.ts";
@@ -10,6 +17,7 @@ import { unprocessed } from "./controller-rules.ts";
 import { foreignFinalizers } from "./end-rules.ts";
 import {
   completed,
+  type DataHolder,
   type Explanation,
   firstOf,
   type Found,
@@ -186,21 +194,52 @@ function importing({ name, creationTimestamp }: Checkpoint["metadata"], reason: 
   };
 }
 
-/** Names what holds the data of the namespace, and how the largest is deleted. */
-export function withStorage(
-  explanation: Explanation,
-  storage: Storage,
-  snapshots: readonly NamedSnapshot[] = [],
-): Explanation {
-  const holders = storage
-    .holders(snapshots)
-    .slice(0, mostHolders)
-    .map((holder) => ({ ...holder, remove: removalOf(holder) }));
-  const [largest] = holders;
-  if (largest === undefined) return explanation;
-  const frees = `frees ${size(largest.uniqueBytes)}: ${largest.remove}`;
-  const action = largest.uniqueBytes > 0 ? `${explanation.action}. The largest ${frees}` : explanation.action;
-  return { ...explanation, action, storage: { usedBytes: storage.usedBytes, holders } };
+/** Whether to delete checkpoints is a remedy: not where another disk is full, or the number of checkpoints is limited. */
+export function isFreedByDeletion({ reason, action }: Explanation): boolean {
+  if (reason === ("QuotaExceeded" satisfies ErrorCode)) return action.includes(raisingOf("storeBytes"));
+  const isOfStore = [spaceHint, bucketSpaceHint].some((hint) => action.includes(hint)) && !action.includes(scratchHint);
+  return reason === ("StoreFull" satisfies ErrorCode) && isOfStore;
+}
+
+interface Around {
+  snapshots?: readonly NamedSnapshot[] | undefined;
+  /** Undefined: unknown, so that each of the data can be in use. */
+  sandboxes: readonly Sandbox[] | undefined;
+}
+
+/** Names what holds the data of the namespace, and how the largest that no sandbox uses is deleted. */
+export function withStorage(explanation: Explanation, storage: Storage, around: Around): Explanation {
+  const all = storage.holders(around.snapshots ?? []).map((holder): DataHolder => {
+    const use = useOf(holder, storage, around);
+    const isUsed = use !== undefined || around.sandboxes === undefined;
+    return { ...holder, ...(isUsed ? defined({ use }) : { remove: removalOf(holder) }) };
+  });
+  if (all.length === 0) return explanation;
+  const largest = all.find(({ remove, uniqueBytes }) => remove !== undefined && uniqueBytes > 0);
+  const which = largest === all[0] ? "The largest" : "The largest that no sandbox uses";
+  const frees = largest && `. ${which} frees ${size(largest.uniqueBytes)}: ${largest.remove ?? ""}`;
+  return {
+    ...explanation,
+    action: `${explanation.action}${frees ?? ""}`,
+    storage: { usedBytes: storage.usedBytes, holders: all.slice(0, mostHolders) },
+  };
+}
+
+/** A user decides about a paused sandbox, and about what sandboxes were cloned from, which they may need again. */
+function useOf({ kind, name }: Holder, storage: Storage, { snapshots, sandboxes = [] }: Around): string | undefined {
+  if (kind === "sandbox") return sandboxes.find(({ metadata }) => metadata.name === name)?.status?.phase ?? "Paused";
+  const uid = snapshots?.find(({ metadata }) => metadata.name === name)?.metadata.uid ?? "";
+  const held =
+    kind === "snapshot"
+      ? storage.ofSnapshot(uid)
+      : storage.checkpoints.filter(({ metadata }) => metadata.name === name);
+  const ids = new Set(held.flatMap(({ metadata, status }) => [metadata.name, status?.checkpointId]));
+  const user = sandboxes.find((one) =>
+    [...originReferences(one), ...(one.status?.ramet?.layers ?? [])].some(
+      (text) => ids.has(text) || (kind === "snapshot" && text.split("@")[0] === name),
+    ),
+  );
+  return user && `cloned by sandbox/${user.metadata.name}`;
 }
 
 function removalOf({ kind, namespace, name, retained }: Holder): string {

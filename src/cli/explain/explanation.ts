@@ -27,14 +27,21 @@ export interface Explanation {
   /** For objects without a phase in their status. */
   phase?: string | undefined;
   lastEvent?: LastEvent | undefined;
-  /** Of a full quota or store: what the namespace has in the store. */
+  /** Of a full store or quota of bytes: what the namespace has in the store. */
   storage?: HeldStorage | undefined;
 }
 
 export interface HeldStorage {
   usedBytes: number;
-  /** The largest of what holds it, with the commands that delete it. */
-  holders: (Holder & { remove: string })[];
+  /** The largest. */
+  holders: DataHolder[];
+}
+
+export interface DataHolder extends Holder {
+  /** The phase of the paused sandbox, or a sandbox that was cloned from it. */
+  use?: string | undefined;
+  /** The command that deletes it. Undefined: a sandbox uses it, or may use it. */
+  remove?: string | undefined;
 }
 
 export interface LastEvent {

@@ -9,14 +9,13 @@ import { labels } from "../../api/names/labels.ts";
 import { isCloneable } from "../../api/state/checkpoint.ts";
 import { problemIn } from "../../api/state/problem.ts";
 import { Storage } from "../../api/state/storage.ts";
-import type { ErrorCode } from "../../base/error-codes.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import { controllerOf, type KubeObject } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { ignoredReport } from "../object/ignored-fields.ts";
 import type { UserKindName } from "../object/user-kind.ts";
-import { explainCheckpoint, withStorage } from "./checkpoint-rules.ts";
+import { explainCheckpoint, isFreedByDeletion, withStorage } from "./checkpoint-rules.ts";
 import { explainClaim } from "./claim-rules.ts";
 import type { Explanation } from "./explanation.ts";
 import { type Cause, type CommonFacts, NodeFacts, PodFacts, valueOf } from "./facts.ts";
@@ -44,14 +43,18 @@ export class Explainer {
     return withIgnored(explanation, ignoredReport(kind, object));
   }
 
-  /** Where a quota or the store is full, the user has to choose what to delete. */
+  /** Where the store or a quota of its bytes is full, the user has to choose what to delete. */
   async #withStorage(explanation: Explanation, { metadata: { namespace } }: KubeObject): Promise<Explanation> {
-    if (!full.has(explanation.reason)) return explanation;
-    const [checkpoints, snapshots] = await Promise.all([
+    if (!isFreedByDeletion(explanation)) return explanation;
+    const [checkpoints, snapshots, sandboxes] = await Promise.all([
       this.#reader.list(this.#cluster.checkpoints, { namespace }),
       this.#reader.list(this.#cluster.snapshots, { namespace }),
+      this.#reader.list(this.#cluster.sandboxes, { namespace }),
     ]);
-    return withStorage(explanation, new Storage(valueOf(checkpoints) ?? []), valueOf(snapshots));
+    return withStorage(explanation, new Storage(valueOf(checkpoints) ?? []), {
+      snapshots: valueOf(snapshots),
+      sandboxes: valueOf(sandboxes),
+    });
   }
 
   async #explain(kind: UserKindName, object: KubeObject): Promise<Explanation> {
@@ -161,5 +164,3 @@ export class Explainer {
 }
 
 const mostMembers = 100;
-
-const full: ReadonlySet<string | undefined> = new Set(["QuotaExceeded", "StoreFull"] satisfies ErrorCode[]);

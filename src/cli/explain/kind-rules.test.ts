@@ -5,7 +5,11 @@ import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { Storage } from "../../api/state/storage.ts";
-import { explainCheckpoint, withStorage } from "./checkpoint-rules.ts";
+import { type QuotaName, remedyOf } from "../../api/quota/namespace-quota.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
+import { unpackFailure } from "../../cell/layers/layer-cache.ts";
+import { scratchHint, spaceHint } from "../../store/store-error.ts";
+import { explainCheckpoint, isFreedByDeletion, withStorage } from "./checkpoint-rules.ts";
 import { explainClaim } from "./claim-rules.ts";
 import type { Cause } from "./facts.ts";
 import { explainSet } from "./set-rules.ts";
@@ -51,6 +55,15 @@ describe("a checkpoint", () => {
       }),
     });
 
+  const stored = (name: string, sizeBytes: number, more: object = {}) =>
+    Checkpoint.parse({
+      ...object,
+      metadata: { ...metadata, name, uid: name, ...more },
+      kind: "Checkpoint",
+      spec: { sandboxName: "a" },
+      status: { phase: "Succeeded", checkpointId: name, ramet: { sizeBytes } },
+    });
+
   it("failed because the store is full", () => {
     const status = { phase: "Failed", message: "no space left on device [StoreFull]", completionTime: since };
     const problem = { code: "StoreFull", cause: "no space left on device" };
@@ -66,14 +79,6 @@ describe("a checkpoint", () => {
   });
 
   it("names what holds the data of a full store, and how to delete the largest", () => {
-    const of = (name: string, sizeBytes: number, more: object = {}) =>
-      Checkpoint.parse({
-        ...object,
-        metadata: { ...metadata, name, uid: name, ...more },
-        kind: "Checkpoint",
-        spec: { sandboxName: "a" },
-        status: { phase: "Succeeded", checkpointId: name, ramet: { sizeBytes } },
-      });
     const labels = { "ramet.dev/purpose": "version", "ramet.dev/snapshot-uid": "s" };
     const snapshot = (deletionPolicy: "Delete" | "Retain") =>
       NamedSnapshot.parse({
@@ -83,13 +88,13 @@ describe("a checkpoint", () => {
         metadata: { ...metadata, name: "python", uid: "s" },
         spec: { from: { template: { name: "base" } }, recipe: [{ run: "true" }], deletionPolicy },
       });
-    const storage = new Storage([of("small", 1024), of("v1", 3 << 20, { labels })]);
+    const storage = new Storage([stored("small", 1024), stored("v1", 3 << 20, { labels })]);
     const status = { phase: "Failed", ...reporting("Ready", { code: "StoreFull", cause: "no space left" }) };
-    const explanation = withStorage(explain(status), storage, [snapshot("Delete")]);
+    const sandboxes: Sandbox[] = [];
+    const explanation = withStorage(explain(status), storage, { snapshots: [snapshot("Delete")], sandboxes });
     expect(explanation.action).toMatch(/The largest frees 3MiB: ramet snapshot rm python -n t$/);
-    expect(withStorage(explain(status), storage, [snapshot("Retain")]).action).toMatch(
-      /: ramet snapshot rm python -n t && ramet checkpoint rm v1 -n t$/,
-    );
+    const retained = withStorage(explain(status), storage, { snapshots: [snapshot("Retain")], sandboxes });
+    expect(retained.action).toMatch(/: ramet snapshot rm python -n t && ramet checkpoint rm v1 -n t$/);
     expect(explanation.storage).toMatchObject({
       usedBytes: (3 << 20) + 1024,
       holders: [
@@ -102,7 +107,75 @@ describe("a checkpoint", () => {
       "HELD BY     3MiB in this namespace, most by snapshot/python 3MiB, checkpoint/small 1KiB\n",
     );
     // It has nothing there, so somebody else has filled it.
-    expect(withStorage(explain(status), new Storage([]))).toEqual(explain(status));
+    expect(withStorage(explain(status), new Storage([]), { sandboxes })).toEqual(explain(status));
+  });
+
+  it("lists the data that sandboxes use without a command that deletes it", () => {
+    const sandbox = (name: string, phase: string, more: object = {}, annotations: object = {}) =>
+      Sandbox.parse({
+        ...object,
+        kind: "Sandbox",
+        metadata: { ...metadata, name, uid: name, annotations },
+        spec: {},
+        status: { phase, ramet: more },
+      });
+    const owner = { apiVersion: object.apiVersion, kind: "Sandbox", name: "idle", uid: "idle", controller: true };
+    const pause = { labels: { "ramet.dev/purpose": "pause" }, ownerReferences: [owner] };
+    const version = { labels: { "ramet.dev/purpose": "version", "ramet.dev/snapshot-uid": "s" } };
+    const python = NamedSnapshot.parse({
+      ...object,
+      apiVersion: "ramet.dev/v1alpha1",
+      kind: "NamedSnapshot",
+      metadata: { ...metadata, name: "python", uid: "s" },
+      spec: { from: { template: { name: "base" } }, recipe: [{ run: "true" }] },
+    });
+    const storage = new Storage([
+      stored("idle-pause", 5 << 20, pause),
+      stored("v1", 4 << 20, version),
+      stored("source", 3 << 20),
+      stored("free", 2 << 20),
+    ]);
+    const status = { phase: "Failed", ...reporting("Ready", { code: "StoreFull", cause: "no space left" }) };
+    const explained = (sandboxes: Sandbox[] | undefined) =>
+      withStorage(explain(status), storage, { snapshots: [python], sandboxes });
+    const clones = [
+      sandbox("idle", "Paused"),
+      sandbox("b", "Running", { restoredFrom: "v1" }),
+      sandbox("c", "Pending", {}, { "ramet.dev/restore-from": "source" }),
+    ];
+    const { action, storage: held } = explained(clones);
+    expect(action).toMatch(/\. The largest that no sandbox uses frees 2MiB: ramet checkpoint rm free -n t$/);
+    expect(held?.holders.map(({ kind, name, use, remove }) => [`${kind}/${name}`, use, remove])).toEqual([
+      ["sandbox/idle", "Paused", undefined],
+      ["snapshot/python", "cloned by sandbox/b", undefined],
+      ["checkpoint/source", "cloned by sandbox/c", undefined],
+      ["checkpoint/free", undefined, "ramet checkpoint rm free -n t"],
+    ]);
+    const rendered = renderExplained(
+      [{ kind: "checkpoint", object, explanation: explained(clones), unknown: [] }],
+      "table",
+      now,
+    );
+    expect(rendered).toContain("sandbox/idle 5MiB (Paused), snapshot/python 4MiB (cloned by sandbox/b), ");
+    // Every one can be in use.
+    expect(explained(undefined).action).toBe(explain(status).action);
+  });
+
+  it("is freed by a deletion only of data in the store or of a quota of its bytes", () => {
+    const isFreed = (code: string, hint?: string) =>
+      isFreedByDeletion(explain({ phase: "Failed", ...reporting("Ready", { code, cause: "it is full", hint }) }));
+    expect(isFreed("StoreFull", spaceHint)).toBe(true);
+    expect(isFreed("StoreFull", "Delete checkpoints that you do not need, or raise the bucket's quota")).toBe(true);
+    expect(isFreed("StoreFull", scratchHint)).toBe(false);
+    expect(isFreed("StoreFull", `${spaceHint}; where the store is a bucket: ${scratchHint}`)).toBe(false);
+    expect(isFreed("StoreFull", unpackFailure(`{"message":"a","errno":"ENOSPC"}`, "").hint)).toBe(false);
+    expect(isFreed("StoreFull")).toBe(false);
+    const ofQuota = (quota: QuotaName) =>
+      remedyOf({ quota, namespace: "t", limit: 1, used: 1, remedy: "Delete checkpoints that you do not need" });
+    expect(isFreed("QuotaExceeded", ofQuota("storeBytes"))).toBe(true);
+    expect(isFreed("QuotaExceeded", `${ofQuota("storeBytes")}; then run: ramet snapshot build a -n t`)).toBe(true);
+    expect(isFreed("QuotaExceeded", ofQuota("checkpoints"))).toBe(false);
+    expect(isFreed("Timeout", spaceHint)).toBe(false);
   });
 
   it("quotes the name of its source in a command, because it can be any text", () => {

@@ -50,8 +50,8 @@ function block({ kind, object, explanation, unknown }: Explained, now: Date): st
 
 function describeStorage({ usedBytes, holders }: HeldStorage): string {
   const largest = holders.map(
-    ({ kind, name, uniqueBytes, sharedBytes }) =>
-      `${kind}/${name} ${size(uniqueBytes)}${sharedBytes > 0 ? ` and ${size(sharedBytes)} shared` : ""}`,
+    ({ kind, name, uniqueBytes, sharedBytes, use }) =>
+      `${kind}/${name} ${size(uniqueBytes)}${sharedBytes > 0 ? ` and ${size(sharedBytes)} shared` : ""}${use === undefined ? "" : ` (${use})`}`,
   );
   return `${size(usedBytes)} in this namespace, most by ${largest.join(", ")}`;
 }

@@ -66,8 +66,10 @@ const unavailable: ErrorTemplate = {
   hint: "Check that the object store is running and reachable from here, and that the bucket exists",
 };
 
+export const bucketSpaceHint = "Delete checkpoints that you do not need, or raise the bucket's quota";
+
 const templates: Partial<Record<RefusalKind, ErrorTemplate>> = {
-  full: { code: "StoreFull", hint: "Delete checkpoints that you do not need, or raise the bucket's quota" },
+  full: { code: "StoreFull", hint: bucketSpaceHint },
   "too-large": {
     code: "CheckpointTooLarge",
     hint: "Give the sandbox less memory, or use a directory that all nodes mount as the store",
