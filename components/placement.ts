@@ -44,16 +44,26 @@ function fallbackNamespace(): Promise<string> {
 /**
  * The placement of an object that is made from another object, which must be in the same namespace.
  * @param from the source. If it is a resource in another namespace, the returned output fails with a RunError
+ * @param template the same for its template
  */
-export function placementBeside(resourceName: string, args: PlacementArgs, from: unknown): Placement {
-  const placement = placementOf(resourceName, args);
-  if (!isPlaced(from)) return placement;
-  const namespace = all([placement.namespace, from.namespace]).apply(([own, others]) => {
+export function placementBeside(
+  resourceName: string,
+  args: PlacementArgs,
+  from: unknown,
+  template?: unknown,
+): Placement {
+  const { name, namespace } = placementOf(resourceName, args);
+  const besideSource = inNamespaceOf(from, namespace, [resourceName, "source"]);
+  return { name, namespace: inNamespaceOf(template, besideSource, [resourceName, "template"]) };
+}
+
+function inNamespaceOf(other: unknown, namespace: Output<string>, [resourceName, what]: [string, string]) {
+  if (!isPlaced(other)) return namespace;
+  return all([namespace, other.namespace]).apply(([own, others]) => {
     if (own === others) return own;
-    const why = `${resourceName} is in the namespace ${own}, but its source is in the namespace ${others}`;
+    const why = `${resourceName} is in the namespace ${own}, but its ${what} is in the namespace ${others}`;
     throw runError(new RametError("InvalidArgument", why, { hint: "Use the same namespace for both" }));
   });
-  return { ...placement, namespace };
 }
 
 function isPlaced(from: unknown): from is Pick<Placement, "namespace"> {

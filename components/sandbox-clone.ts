@@ -47,7 +47,7 @@ export class SandboxClone extends dynamic.Resource {
       ...outputs,
       ...origin,
       ...defined(rest),
-      ...placementBeside(name, args, from),
+      ...placementBeside(name, args, from, template),
       ...defined({ templateName: template instanceof SandboxTemplate ? template.name : template }),
       timeout,
       owner: ownerOf(name),

@@ -47,16 +47,20 @@ it("explains how to install Ramet's CRDs if they are missing", async () => {
   await expect(world.up("namedSnapshot", elsewhere)).rejects.toThrow(/namespaces "nowhere" not found/);
 });
 
-it("rejects a source in another namespace", async () => {
+it("rejects a source or a template in another namespace", async () => {
   const program = await openProgram("test/program/programs/apart", { kubeconfig: plane.kubeconfigPath });
   try {
     const kubeconfig = await program.unreachable(plane.kubeconfigPath);
-    for (const kind of ["NamedSnapshot", "SandboxSet"]) {
+    for (const [kind, what] of [
+      ["NamedSnapshot", "source"],
+      ["SandboxSet", "source"],
+      ["SandboxClone", "template"],
+    ] as const) {
       const configuration = { "program:kind": kind };
       const preview = await program.engine.with({ kubeconfig, configuration }).preview();
       expect(preview.succeeded).toBe(false);
-      expect(preview.text).toMatch(
-        /apart is in the namespace b, but its source is in the namespace a\. Use the same namespace/,
+      expect(preview.text).toContain(
+        `apart is in the namespace b, but its ${what} is in the namespace a. Use the same namespace`,
       );
     }
   } finally {

@@ -1,4 +1,6 @@
 import { expect, it } from "vitest";
+import { Sandbox } from "../../../src/api/kinds/sandbox.ts";
+import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { diffSandboxClone, templateOf } from "./handler.ts";
 
@@ -42,4 +44,20 @@ it("names its template, and writes it out with the ports that the program adds",
     template: { spec: { containers: [{ image: "python", ports: [{ containerPort: 8000 }] }] } },
   });
   expect(await templateOf(client, { ...clone, ports: [] }, undefined)).toEqual({});
+});
+
+it("keeps the template of an existing clone, although the named one is gone", async () => {
+  const get = () => Promise.reject(new RametError("NotFound", "the SandboxTemplate small does not exist"));
+  const client = { of: () => ({ get }) } as unknown as KubeClient;
+  const existing = Sandbox.parse({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Sandbox",
+    metadata: { name: "dev", namespace: "default", uid: "u", resourceVersion: "1", creationTimestamp: "" },
+    spec: { template: { spec: { containers: [{ name: "main", image: "python" }] } } },
+  });
+  const named = { ...clone, templateName: "small" };
+  expect(await templateOf(client, named, existing)).toMatchObject({
+    template: { spec: { containers: [{ image: "python", ports: [{ containerPort: 8000 }] }] } },
+  });
+  await expect(templateOf(client, named, undefined)).rejects.toMatchObject({ code: "NotFound" });
 });

@@ -139,7 +139,8 @@ const deletionMilliseconds = 120_000;
 /**
  * The Pod template of a clone: the named one, or that of its checkpoint, with the requested ports. Without both the spec has no
  * template, and the controller uses the checkpoint's.
- * @param existing the existing clone, if any. It keeps its template, which a resume compares with the checkpoint
+ * @param existing the existing clone, if any. It keeps its template, which a resume compares with the checkpoint: the named one may
+ *   be gone
  * @throws RametError `NotFound` or `CheckpointNotReady` if there is no template to add the ports to
  */
 export async function templateOf(
@@ -149,8 +150,8 @@ export async function templateOf(
 ): Promise<Pick<SandboxManifest["spec"], "template" | "templateRef" | "volumeClaimTemplates">> {
   if (ports.length === 0) return templateName === undefined ? {} : { templateRef: { name: templateName } };
   const named = async (name: string) => (await client.of(sandboxTemplateKind).get({ namespace, name })).spec;
-  const chosen = templateName === undefined ? template : await named(templateName);
-  const spec = existing?.spec ?? chosen ?? (await checkpointTemplate(client, namespace, from));
+  const chosen = () => (templateName === undefined ? template : named(templateName));
+  const spec = existing?.spec ?? (await chosen()) ?? (await checkpointTemplate(client, namespace, from));
   const { volumeClaimTemplates } = spec as Sandbox["spec"];
   return {
     template: withPorts(parsePodTemplate(spec.template), ports),
