@@ -1,9 +1,10 @@
+import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import { copyFile, cp, link, mkdir, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { engineIdPattern } from "../../api/engine/engine-id.ts";
 import { localCellImage } from "../cluster-setting.ts";
-import { RametError } from "../../base/errors.ts";
+import { hasSystemCode, RametError } from "../../base/errors.ts";
 import { engineBuild } from "../../cell/sandbox/engine-build.ts";
 import type { CellTools } from "./cell-environment.ts";
 
@@ -76,9 +77,19 @@ async function keepSidePrograms(runsc: string, making: string): Promise<void> {
   if (existsSync(side)) await cp(side, join(making, "gvisor-bin"), { recursive: true });
 }
 
-/** Makes a file that remains when the other one is removed. */
+/** Makes a file that remains when the other one is removed. It is whole or absent. Does nothing if it exists: it may be running. */
 export async function keep(from: string, to: string): Promise<void> {
-  await link(from, to).catch(() => copyFile(from, to));
+  await link(from, to).catch(async (error: unknown) => {
+    if (hasSystemCode(error, "EEXIST")) return;
+    const making = `${to}.${randomBytes(6).toString("hex")}`;
+    try {
+      await copyFile(from, making);
+      await rename(making, to);
+    } catch (cause) {
+      await rm(making, { force: true });
+      throw cause;
+    }
+  });
 }
 
 /** The programs that run in a Pod with one cell image. */
