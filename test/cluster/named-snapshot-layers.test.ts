@@ -1,10 +1,11 @@
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { hasLayer } from "../../src/api/kinds/checkpoint.ts";
 import { sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
 import { annotations } from "../../src/api/names/labels.ts";
 import { systemClock } from "../../src/base/clock.ts";
+import { silentLog } from "../../src/base/log.ts";
 import { size } from "../../src/cli/output/render.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
@@ -200,15 +201,20 @@ it("leaves a node with its locks when nothing needs it, and stays as long as a s
   const unneeded = join(directory, "t", "unknown.digest");
   await Promise.all(["", ".draft"].map((suffix) => mkdir(join(`${unneeded}${suffix}`, "opt"), { recursive: true })));
   await writeFile(`${unneeded}.lock`, "");
+  // A cell of another namespace can write anything in place of a lock.
+  const outside = join(directory, "outside");
+  await mkdir(join(directory, "a", "of-directory.digest.lock"), { recursive: true });
+  await symlink(outside, join(directory, "a", "of-link.digest.lock"));
   const { "ramet-link": link } = await acquireTools({ names: ["ramet-link"] });
   const trees = treesBy(link, new AbortController().signal);
   const drop = async (hours: number) => {
     const now = () => new Date(Date.now() + hours * 3_600_000);
     const client = new KubeClient(world.cluster.connection, { clock: { ...systemClock, now } });
-    return dropLayers(directory, { trees, link }, client).finally(() => client.close());
+    return dropLayers(directory, { trees, link, log: silentLog }, client).finally(() => client.close());
   };
   expect(await drop(0)).not.toContain(unneeded);
   expect(await drop(2)).toContain(unneeded);
+  expect(await readdir(directory)).not.toContain("outside");
   const left = await readdir(join(directory, "t"));
   expect(left.filter((name) => name.startsWith("unknown"))).toEqual([]);
   expect(left.filter((name) => name.startsWith(id))).toHaveLength(2);

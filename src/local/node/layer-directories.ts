@@ -1,6 +1,7 @@
-import { readdir, rename, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { lstat, readdir, rename } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { RametError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
 import { runProgram } from "../../base/run-program.ts";
 import { checkpointKind } from "../../api/kinds/checkpoint.ts";
 import { sandboxKind } from "../../api/kinds/sandbox.ts";
@@ -11,33 +12,47 @@ import type { Trees } from "../csi/storage/trees.ts";
 /** A clone may have begun to use a layer of a checkpoint that was deleted since. */
 const youngMilliseconds = 3_600_000;
 
+interface DropTools {
+  trees: Pick<Trees, "remove">;
+  /** The program `ramet-link`. */
+  link: string;
+  log: Log;
+}
+
 /**
  * Removes the unpacked layers that no checkpoint and no sandbox needs. Cells name them `<checkpoint id>.<digest>`, in a directory of
- * their namespace, and renew the lock file of a layer with each use (src/cell/layers/layer-cache.ts).
+ * their namespace, and renew the lock file of a layer with each use (src/cell/layers/layer-cache.ts). They can write anything there:
+ * what cannot be removed is logged, and the other layers are removed.
  * @returns the removed directories
  */
-export async function dropLayers(
-  directory: string,
-  { trees, link }: { trees: Pick<Trees, "remove">; link: string },
-  client: KubeClient,
-): Promise<string[]> {
+export async function dropLayers(directory: string, tools: DropTools, client: KubeClient): Promise<string[]> {
   const needed = await neededLayers(client);
   const dropped: string[] = [];
-  for (const namespace of await readdir(directory)) {
+  const entries = await readdir(directory, { withFileTypes: true });
+  for (const { name: namespace } of entries.filter((entry) => entry.isDirectory())) {
     const names = await readdir(join(directory, namespace));
     for (const layer of new Set(names.map((name) => name.replace(/\.(lock|draft)$/, "")))) {
       const path = join(directory, namespace, layer);
       const id = layer.slice(0, layer.lastIndexOf("."));
-      if (needed.has(`${namespace}/${id}`) || (await isYoung(path, client))) continue;
-      // A layer is whole or absent, also if this process ends now.
-      await trees.remove(`${path}.draft`);
-      if (names.includes(layer)) await rename(path, `${path}.draft`);
-      await trees.remove(`${path}.draft`);
-      await forget(link, path);
-      dropped.push(path);
+      // The names "", "." and ".." lead out of the directory.
+      if (basename(path) !== layer || needed.has(`${namespace}/${id}`) || (await isYoung(path, client))) continue;
+      try {
+        await drop(path, names.includes(layer), tools);
+        dropped.push(path);
+      } catch (error) {
+        tools.log.warn({ layer: path, error: RametError.from(error).message }, "removing an unneeded layer failed");
+      }
     }
   }
   return dropped;
+}
+
+async function drop(layer: string, exists: boolean, { trees, link }: DropTools): Promise<void> {
+  // A layer is whole or absent, also if this process ends now.
+  await trees.remove(`${layer}.draft`);
+  if (exists) await rename(layer, `${layer}.draft`);
+  await trees.remove(`${layer}.draft`);
+  await forget(link, layer);
 }
 
 /** Removes the lock file of a layer that was removed. */
@@ -48,7 +63,7 @@ async function forget(link: string, layer: string): Promise<void> {
 }
 
 async function isYoung(layer: string, { clock }: KubeClient): Promise<boolean> {
-  const used = await stat(`${layer}.lock`).catch(() => undefined);
+  const used = await lstat(`${layer}.lock`).catch(() => undefined);
   return used !== undefined && clock.now().getTime() - used.mtimeMs < youngMilliseconds;
 }
 

@@ -126,12 +126,12 @@ async function dropLayersAtTimes(
   { client, layers, link, log }: { client: KubeClient; layers: string; link: string; log: Log },
   signal: AbortSignal,
 ): Promise<void> {
-  const programs = { trees: treesBy(link, signal), link };
+  const tools = { trees: treesBy(link, signal), link, log };
   for (;;) {
     await delay(client.clock, dropMilliseconds, signal).catch(() => undefined);
     if (signal.aborted) return;
     try {
-      const dropped = await dropLayers(layers, programs, client);
+      const dropped = await dropLayers(layers, tools, client);
       if (dropped.length > 0) log.info({ layers: dropped }, "removed layers that no checkpoint needs");
     } catch (error) {
       log.warn({ error: RametError.from(error).message }, "removing unneeded layers failed");

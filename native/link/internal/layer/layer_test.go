@@ -455,6 +455,39 @@ func TestTheLockOfARemovedLayerIsRemovedUnlessAProcessHasIt(t *testing.T) {
 	}
 }
 
+func TestALockThatIsNotAFileIsAnErrorAndLeadsNowhere(t *testing.T) {
+	for title, put := range map[string]func(path, outside string) error{
+		"a link to nothing": func(path, outside string) error { return os.Symlink(filepath.Join(outside, "new"), path) },
+		"a link to a file":  func(path, outside string) error { return os.Symlink(filepath.Join(outside, "secret"), path) },
+		"a link to itself":  func(path, _ string) error { return os.Symlink(path, path) },
+		"a directory":       func(path, _ string) error { return os.Mkdir(path, 0o700) },
+		"a pipe":            func(path, _ string) error { return unix.Mkfifo(path, 0o600) },
+	} {
+		t.Run(title, func(t *testing.T) {
+			p := placeOf(t, layerOf(t, file("a", "a")))
+			must(t, put(p.directory+".lock", p.outside))
+			failed := make(chan error, 2)
+			go func() {
+				failed <- forget(p.directory)
+				_, err := provide(p.file, p.directory)
+				failed <- err
+			}()
+			for range 2 {
+				select {
+				case err := <-failed:
+					if err == nil {
+						t.Error("the lock is accepted")
+					}
+				case <-time.After(10 * time.Second):
+					t.Fatal("it does not end")
+				}
+			}
+			p.checkOutside(t)
+			p.checkFailed(t)
+		})
+	}
+}
+
 func TestOneOfSeveralProcessesUnpacksALayerWhoseLocksAreRemoved(t *testing.T) {
 	p := placeOf(t, layerOf(t, file("a", strings.Repeat("x", 1<<20))))
 	var group sync.WaitGroup

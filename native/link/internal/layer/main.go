@@ -81,11 +81,15 @@ func provide(file, directory string) (result, error) {
 	return found, syncDirectory(filepath.Dir(directory))
 }
 
-// lockOf locks a layer. The kernel releases the lock when the process ends, whatever ends it.
+// mostLocks is how often another process can remove a lock while it is taken.
+const mostLocks = 1000
+
+// lockOf locks a layer. The kernel releases the lock when the process ends, whatever ends it. Cells can write any file at its path,
+// and the node calls it for all of them.
 func lockOf(directory string, how int) (*os.File, error) {
 	path := directory + ".lock"
-	for {
-		lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	for range mostLocks {
+		lock, err := openLock(path)
 		if err != nil {
 			return nil, err
 		}
@@ -104,6 +108,23 @@ func lockOf(directory string, how int) (*os.File, error) {
 			return nil, err
 		}
 	}
+	return nil, fmt.Errorf("other processes remove %s again and again", path)
+}
+
+func openLock(path string) (*os.File, error) {
+	lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	stat, err := lock.Stat()
+	if err == nil && !stat.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", path)
+	}
+	if err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return lock, nil
 }
 
 func forget(directory string) error {
