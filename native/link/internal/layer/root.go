@@ -33,10 +33,6 @@ func replaceRoot(oldPath, newPath string) error {
 	if err != nil {
 		return err
 	}
-	points, err := mountPoints(process)
-	if err != nil {
-		return err
-	}
 	root, err := unix.Open(process+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("opening %s/root: %w", process, err)
@@ -44,6 +40,18 @@ func replaceRoot(oldPath, newPath string) error {
 	namespace, err := unix.Open(process+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("opening %s/ns/mnt: %w", process, err)
+	}
+	points, err := mountPoints(process)
+	if err != nil {
+		return err
+	}
+	// The process may have ended, and its PID may belong to another one.
+	var opened unix.Stat_t
+	if err := unix.Fstat(root, &opened); err != nil {
+		return fmt.Errorf("reading %s/root: %w", process, err)
+	}
+	if !isAt(oldPath, &opened) || !isAt(process+"/root", &opened) {
+		return fmt.Errorf("the process with the root directory %s has ended", oldPath)
 	}
 	tree, err := unix.OpenTree(unix.AT_FDCWD, newPath, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -115,7 +123,7 @@ func pivot(root, tree int, points []string) error {
 
 // processWithRoot returns the directory in /proc of the process whose root directory is a mount.
 func processWithRoot(path string) (string, error) {
-	var wanted, found unix.Stat_t
+	var wanted unix.Stat_t
 	if err := unix.Stat(path, &wanted); err != nil {
 		return "", fmt.Errorf("finding the mount %s: %w", path, err)
 	}
@@ -124,11 +132,16 @@ func processWithRoot(path string) (string, error) {
 		return "", err
 	}
 	for _, root := range roots {
-		if unix.Stat(root, &found) == nil && found.Dev == wanted.Dev && found.Ino == wanted.Ino {
+		if isAt(root, &wanted) {
 			return filepath.Dir(root), nil
 		}
 	}
 	return "", fmt.Errorf("no process has the root directory %s", path)
+}
+
+func isAt(path string, wanted *unix.Stat_t) bool {
+	var found unix.Stat_t
+	return unix.Stat(path, &found) == nil && found.Dev == wanted.Dev && found.Ino == wanted.Ino
 }
 
 // mountPoints returns where something is mounted directly on the file system of the process's root directory, relative to it.
