@@ -63,12 +63,16 @@ async function acquireProbed(
   return { ...(await acquireTools({ ...options, names: others, all: toolNames })), ...probe };
 }
 
-/** Acquires the gofer if the disk of the cluster can share blocks. Without it checkpoints are complete, and copy all files. */
+/**
+ * Acquires the gofer if checkpoints can share blocks of the cluster's disk. Without it they are complete, and copy all files. For an
+ * ordinary user gVisor removes the file of the writable layer, so that nothing can be cloned from it.
+ */
 async function acquireGofer(
   engineVersion: string,
   { dataDirectory, clock, signal, progress }: PrepareOptions,
 ): Promise<Partial<Record<"ramet-gofer", string>>> {
-  if (!isPinnedRunsc(engineVersion) || !(await canShareBlocks(dataDirectory, dataDirectory))) return {};
+  if (process.getuid?.() !== 0 || !isPinnedRunsc(engineVersion)) return {};
+  if (!(await canShareBlocks(dataDirectory, dataDirectory))) return {};
   return acquireTools({ clock, signal, progress, names: ["ramet-gofer"] }).catch((thrown: unknown) => {
     const error = RametError.from(thrown);
     if (error.code !== "ToolMissing") throw error;
