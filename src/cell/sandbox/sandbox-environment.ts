@@ -49,6 +49,8 @@ export class SandboxEnvironment {
   #current: Sandbox | undefined;
   /** Created; nothing runs in it. */
   #waiting: Promise<Sandbox> | undefined;
+  /** Prepared to replace the current one. */
+  #successor: Sandbox | undefined;
   /** No longer needed, and not removed yet. */
   #replaced: Sandbox[] = [];
   /** The last operation. `remove` waits for it. */
@@ -135,7 +137,14 @@ export class SandboxEnvironment {
    */
   async prepareReplacement(source: SandboxSource): Promise<() => Promise<void>> {
     const old = this.sandbox;
-    const [next] = await this.#track(Promise.all([this.#next(source), this.removeReplaced()]));
+    // Those that could not be removed are removed later.
+    const removing = this.removeReplaced().catch((error: unknown) => {
+      this.#options.report(`removing a replaced sandbox failed: ${RametError.from(error).message}`);
+    });
+    const [created] = await this.#track(Promise.allSettled([this.#next(source), removing]));
+    if (created.status === "rejected") throw RametError.from(created.reason);
+    const next = created.value;
+    this.#successor = next;
     return () => this.#track(this.#replace(old, next, source.origin));
   }
 
@@ -149,19 +158,28 @@ export class SandboxEnvironment {
     await this.#prepared?.resources.cgroup.leaves?.liftCpuLimit();
   }
 
-  /** Removes the replaced sandboxes. This takes CPU: call it when the new sandbox responds. */
+  /**
+   * Removes the replaced sandboxes. This takes CPU: call it when the new sandbox responds. The next call tries it again for those
+   * that it could not remove.
+   */
   async removeReplaced(): Promise<void> {
-    await Promise.all(this.#replaced.splice(0).map((old) => old.destroy()));
+    const removing = this.#replaced.splice(0).map(async (old) => {
+      await old.destroy().catch((error: unknown) => {
+        this.#replaced.push(old);
+        throw error;
+      });
+    });
+    throwFirst(await Promise.allSettled(removing));
   }
 
   async remove(): Promise<void> {
     await this.#busy;
     const waiting = await this.#waiting?.catch(() => undefined);
-    const destroyed = await Promise.allSettled([this.#current?.destroy(), waiting?.destroy(), this.removeReplaced()]);
+    const others = [this.#current, this.#successor, waiting].map((one) => one?.destroy());
+    const destroyed = await Promise.allSettled([...others, this.removeReplaced()]);
     if (this.#prepared !== undefined) await releaseResources(this.#prepared.resources);
     await this.#link?.stop();
-    const failure = destroyed.find(({ status }) => status === "rejected");
-    if (failure !== undefined) throw RametError.from((failure as PromiseRejectedResult).reason);
+    throwFirst(destroyed);
   }
 
   async #start({ origin, layers }: SandboxSource): Promise<void> {
@@ -183,6 +201,7 @@ export class SandboxEnvironment {
     this.#replaced.push(old);
     await Promise.all([old.halt(), this.network.prepare()]);
     this.#setCurrent(next);
+    this.#successor = undefined;
     await next.run(isMemory(origin) ? origin : undefined);
   }
 
@@ -196,10 +215,12 @@ export class SandboxEnvironment {
     this.#waiting = undefined;
     const waiting = await taken?.catch(() => undefined);
     if (waiting === undefined) return undefined;
-    if (!waiting.hasEnded && (await this.#hasLayers(waiting, layers)) && (await waiting.engine.isRunning()))
-      return waiting;
-    if (!waiting.hasEnded) await waiting.halt();
+    const fits = !waiting.hasEnded && (await this.#hasLayers(waiting, layers));
+    const isRunning = !waiting.hasEnded && (await waiting.engine.isRunning());
+    if (fits && isRunning) return waiting;
     this.#replaced.push(waiting);
+    // Its PID may belong to another process when it has ended.
+    if (isRunning) await waiting.halt();
     return undefined;
   }
 
@@ -232,4 +253,9 @@ export class SandboxEnvironment {
     if (this.#prepared === undefined) throw new RametError("SandboxNotReady", "the sandbox is not prepared yet");
     return this.#prepared.sandbox;
   }
+}
+
+function throwFirst(results: readonly PromiseSettledResult<unknown>[]): void {
+  const failure = results.find((result) => result.status === "rejected");
+  if (failure !== undefined) throw RametError.from(failure.reason);
 }

@@ -1,4 +1,4 @@
-import { readdir, readFile } from "node:fs/promises";
+import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { CellState, RestoreResult } from "../../../src/api/wire/cell-api.ts";
@@ -28,7 +28,10 @@ describe("restore in place", () => {
 
   const count = ({ address }: RunningCell): Promise<number> => countAt(address.ip);
   const output = (cell: RunningCell, script: string): Promise<string> => cells.output(cell, script);
-  function running(name: string, options: { keepsWaiting?: true; memoryBytes?: number } = {}): Promise<RunningCell> {
+  function running(
+    name: string,
+    options: { keepsWaiting?: true; memoryBytes?: number; environment?: Record<string, string> } = {},
+  ): Promise<RunningCell> {
     const { memoryBytes, ...rest } = options;
     const limited = memoryBytes === undefined ? container : { ...container, resources: { memoryBytes } };
     return cells.boot({ name, container: limited, ...rest });
@@ -101,6 +104,25 @@ describe("restore in place", () => {
     expect(await output(cell, "cat /my-file")).toBe("kept");
     await restore(cell, "memory", "2");
     expect(await count(cell)).toBe(2);
+  });
+
+  it("restores although a replaced sandbox cannot be removed, which is removed with the cell", async () => {
+    const runsc = join(cells.rig.directory, "runsc-that-does-not-delete");
+    const refuse = join(cells.rig.directory, "refuse");
+    const script = `case "$*" in *" delete "*) [ -e ${refuse} ] && { echo refused >&2; exit 1; };; esac`;
+    await writeFile(runsc, `#!/bin/sh\n${script}\nexec ${cells.rig.tools.runsc} "$@"\n`, { mode: 0o755 });
+    await writeFile(refuse, "");
+    const cell = await running("unremoved", { environment: { RAMET_RUNSC: runsc } });
+    await restore(cell, "memory", "1");
+    await expect.poll(() => cell.logLines.some((line) => line.includes("refused"))).toBe(true);
+    await restore(cell, "memory", "2");
+    expect(await count(cell)).toBe(2);
+    const roots = () => readdir(join(cell.directory, "runsc"));
+    expect((await roots()).filter((name) => name.endsWith(".state"))).toHaveLength(3);
+    await rm(refuse);
+    await cells.client.stop(cell.address, "done");
+    await expect.poll(() => cell.process.exitCode).toBe(0);
+    expect((await roots()).filter((name) => name.endsWith(".state"))).toEqual([]);
   });
 
   it("reports which programs were ended and which run then, if that is requested", async () => {
