@@ -91,9 +91,17 @@ export function delaysPause(checkpoint: Checkpoint): boolean {
   return isOrWillBeCaptured(checkpoint) && (hasBegun(checkpoint) || !waitsTurn(checkpoint));
 }
 
-/** The id under which its data is stored, if it has one yet: its own, or that of the checkpoint whose data it shares. */
+/**
+ * The id under which its data is stored, if it has one yet: its own, or that of the checkpoint whose data it shares. Its users can change
+ * the label: {@link storedHandle} tells what a checkpoint really has.
+ */
 export function storedIdOf({ metadata, status }: Pick<Checkpoint, "metadata" | "status">): string | undefined {
   return metadata.labels?.[labels.dataOf] ?? status?.checkpointId;
+}
+
+/** Identifies its memory and files, as only controllers write: checkpoints that share data have it in common. */
+export function storedHandle({ status }: Pick<Checkpoint, "status">): string | undefined {
+  return status?.ramet?.parts?.find(({ volume }) => volume === undefined)?.handle;
 }
 
 /** The ids of the layers that a restore of a checkpoint needs. */

@@ -1,10 +1,11 @@
+import { hash } from "node:crypto";
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { Checkpoint } from "../kinds/checkpoint.ts";
 import { NamedSnapshot } from "../kinds/named-snapshot.ts";
 import { Storage } from "./storage.ts";
 
-const manifestDigest = `sha256:${"0".repeat(64)}`;
+const digestOf = (name: string) => `sha256:${hash("sha256", name)}`;
 
 interface Given {
   namespace?: string;
@@ -14,6 +15,8 @@ interface Given {
   /** The sizes of the layers by their ids. */
   layers?: Record<string, number>;
   labels?: Record<string, string>;
+  /** The Checkpoint whose data it has. */
+  sharesWith?: string;
   /** A part of the owner, or its name. */
   owner?: string | Record<string, unknown>;
   isDeleted?: boolean;
@@ -24,10 +27,14 @@ interface Given {
 /** A Checkpoint that was written as its name, with its name as the id of its data. */
 function checkpoint(name: string, given: Given = {}): Checkpoint {
   const { namespace = "t", phase = "Succeeded", size, layers = {}, labels = {}, owner } = given;
-  const refs = Object.entries(layers).map(([checkpointId, sizeBytes]) => ({ checkpointId, sizeBytes, manifestDigest }));
+  const refs = Object.entries(layers).map(([checkpointId, sizeBytes]) => ({
+    checkpointId,
+    sizeBytes,
+    manifestDigest: digestOf(checkpointId),
+  }));
   const part = {
     backend: "cell",
-    handle: manifestDigest,
+    handle: digestOf(given.sharesWith ?? name),
     contents: ["filesystem"],
     consistency: "atomic",
     layers: refs,
@@ -112,15 +119,22 @@ it("counts a layer whose own Checkpoint was deleted as long as others need it", 
 });
 
 it("counts the data of one paused sandbox once, however many Checkpoints share it", () => {
-  const [pause, copy] = [
-    checkpoint("pause", { size: 50 }),
-    checkpoint("copy", { size: 50, labels: { "ramet.dev/data-of": "pause" } }),
-  ];
+  const [pause, copy] = [checkpoint("pause", { size: 50 }), checkpoint("copy", { size: 50, sharesWith: "pause" })];
   const storage = new Storage([pause, copy]);
   expect(storage.usedBytes).toBe(50);
   expect(storage.bytesOf([copy])).toEqual({ uniqueBytes: 0, sharedBytes: 50 });
   expect(storage.freedBy(uids(copy))).toBe(0);
   expect(storage.freedBy(uids(copy, pause))).toBe(50);
+});
+
+it("counts all data, whatever labels and annotations its users set", () => {
+  const labels = { "ramet.dev/data-of": "x", "ramet.dev/checkpoint-id": "x" };
+  const all = ["a", "b", "c"].map((name) => checkpoint(name, { size: 5, labels }));
+  const earlier = ["d", "e"].map((name) => checkpoint(name, { size: 3, labels, isEarlier: true }));
+  const storage = new Storage([...all, ...earlier]);
+  expect(storage.usedBytes).toBe(21);
+  for (const one of all) expect(storage.bytesOf([one])).toEqual({ uniqueBytes: 5, sharedBytes: 0 });
+  expect(storage.freedBy(uids(...all))).toBe(15);
 });
 
 it("does not count failed checkpoints, nor those without a size yet", () => {

@@ -2,7 +2,7 @@ import type { Checkpoint } from "../kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
 import { labels } from "../names/labels.ts";
 import { group } from "../schema/kind.ts";
-import { checkpointState, isPauseCheckpoint, storedIdOf } from "./checkpoint.ts";
+import { checkpointState, isPauseCheckpoint, storedHandle } from "./checkpoint.ts";
 
 /** Of all that something needs in the store: what nothing else needs, and what others need too. */
 export interface StorageBytes {
@@ -19,10 +19,19 @@ export interface Holder extends StorageBytes {
   retained?: string[];
 }
 
-/** Data with one id. */
+/** Data with one key. */
 interface Stored {
   bytes: number;
   holders: Checkpoint[];
+  /** The id of the Checkpoint that holds it as a layer, with its namespace. */
+  layerId?: string | undefined;
+}
+
+/** Data that a Checkpoint has. */
+interface Datum {
+  key: string;
+  bytes: number;
+  layerId?: string;
 }
 
 interface Users {
@@ -31,9 +40,10 @@ interface Users {
 }
 
 /**
- * The data that Checkpoints have in the store, by their statuses. Data is stored once under its id, however many Checkpoints have it:
- * those of one paused sandbox, and as a layer all whose files are on it, also after the Checkpoint of the layer was deleted. Failed ones
- * have none. The size of one that is being captured is 0 until it is known. Volumes are not in the store.
+ * The data that Checkpoints have in the store, by their statuses alone, as users can change labels. Data is stored once under the digest
+ * of its manifest, however many Checkpoints have it: those of one paused sandbox, and as a layer all whose files are on it, also after
+ * the Checkpoint of the layer was deleted. Failed ones have none. The size of one that is being captured is 0 until it is known. Volumes
+ * are not in the store.
  */
 export class Storage {
   /** Those that have data. */
@@ -44,18 +54,16 @@ export class Storage {
   /** @param sizeOf the size of what a Checkpoint has besides layers; undefined: unknown. Default: what its status says */
   constructor(checkpoints: readonly Checkpoint[], sizeOf: (one: Checkpoint) => number | undefined = recordedSize) {
     this.checkpoints = checkpoints.filter((one) => checkpointState(one) !== "failed");
-    for (const one of this.checkpoints)
-      forData(one, sizeOf, (id, bytes) => {
-        this.#add(id, bytes, one);
-      });
+    for (const one of this.checkpoints) for (const datum of dataOf(one, sizeOf)) this.#add(datum, one);
   }
 
-  #add(id: string, bytes: number, holder: Checkpoint): void {
-    const known = this.#stored.get(id);
-    if (known === undefined) this.#stored.set(id, { bytes, holders: [holder] });
+  #add({ key, bytes, layerId }: Datum, holder: Checkpoint): void {
+    const known = this.#stored.get(key);
+    if (known === undefined) this.#stored.set(key, { bytes, holders: [holder], layerId });
     else {
       known.bytes = Math.max(known.bytes, bytes);
       known.holders.push(holder);
+      known.layerId ??= layerId;
     }
   }
 
@@ -70,10 +78,9 @@ export class Storage {
    */
   bytesOf(some: readonly Checkpoint[]): StorageBytes {
     const own = new Set(some.map(({ metadata }) => metadata.uid));
-    const ids = new Set<string>();
-    for (const one of some) forData(one, recordedSize, (id) => ids.add(id));
-    this.#users ??= usersById(this.#stored);
-    const needed = [...ids].flatMap((id) => this.#users?.get(id) ?? []);
+    const keys = new Set(some.flatMap((one) => dataOf(one, recordedSize).map(({ key }) => key)));
+    this.#users ??= usersByKey(this.#stored);
+    const needed = [...keys].flatMap((key) => this.#users?.get(key) ?? []);
     const [unique, shared] = [true, false].map((isOwn) => needed.filter(({ uids }) => isSubset(uids, own) === isOwn));
     return { uniqueBytes: sum(unique), sharedBytes: sum(shared) };
   }
@@ -83,11 +90,11 @@ export class Storage {
    * @param keptLayers the ids of layers that running sandboxes need, with their namespaces
    */
   freedBy(uids: ReadonlySet<string>, keptLayers: ReadonlySet<string> = new Set()): number {
-    const freed = [...this.#stored].filter(([id, { holders }]) => {
+    const freed = [...this.#stored.values()].filter(({ holders, layerId = "" }) => {
       const kept = holders.filter((one) => !isDeleted(one));
-      return kept.length > 0 && kept.every(({ metadata }) => uids.has(metadata.uid)) && !keptLayers.has(id);
+      return kept.length > 0 && kept.every(({ metadata }) => uids.has(metadata.uid)) && !keptLayers.has(layerId);
     });
-    return sum(freed.map(([, stored]) => stored));
+    return sum(freed);
   }
 
   /** What holds the data, the largest unique data first. @param snapshots those that exist */
@@ -123,21 +130,24 @@ function recordedSize({ status }: Checkpoint): number | undefined {
   return status?.ramet?.sizeBytes;
 }
 
-/** Calls `visit` with the ids of the data that a Checkpoint has, with their namespace, and the sizes. A layer has its own id twice. */
-function forData(
-  checkpoint: Checkpoint,
-  sizeOf: (one: Checkpoint) => number | undefined,
-  visit: (id: string, bytes: number) => void,
-): void {
+/** The data that a Checkpoint has. A layer has its own twice. */
+function dataOf(checkpoint: Checkpoint, sizeOf: (one: Checkpoint) => number | undefined): Datum[] {
   const { metadata, status } = checkpoint;
+  const keyOf = (id: string): string => `${metadata.namespace}/${id}`;
   const bytes = sizeOf(checkpoint);
-  if (bytes !== undefined) visit(`${metadata.namespace}/${storedIdOf(checkpoint) ?? metadata.uid}`, bytes);
-  for (const { layers = [] } of status?.ramet?.parts ?? [])
-    for (const { checkpointId, sizeBytes } of layers) visit(`${metadata.namespace}/${checkpointId}`, sizeBytes);
+  const layers = (status?.ramet?.parts ?? []).flatMap((part) => part.layers ?? []);
+  return [
+    ...(bytes === undefined ? [] : [{ key: keyOf(storedHandle(checkpoint) ?? metadata.uid), bytes }]),
+    ...layers.map(({ checkpointId, manifestDigest, sizeBytes }) => ({
+      key: keyOf(manifestDigest),
+      bytes: sizeBytes,
+      layerId: keyOf(checkpointId),
+    })),
+  ];
 }
 
-function usersById(stored: ReadonlyMap<string, Stored>): ReadonlyMap<string, Users> {
-  return new Map([...stored].map(([id, { bytes, holders }]) => [id, { bytes, uids: usersOf(holders) }]));
+function usersByKey(stored: ReadonlyMap<string, Stored>): ReadonlyMap<string, Users> {
+  return new Map([...stored].map(([key, { bytes, holders }]) => [key, { bytes, uids: usersOf(holders) }]));
 }
 
 /** Others need what a cached step has too, or nothing does. */

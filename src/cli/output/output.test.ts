@@ -127,7 +127,7 @@ describe("output", () => {
         checkpointId: name,
         ramet: {
           sizeBytes,
-          parts: [{ ...cellPart, handle: manifestDigest, contents: ["filesystem"], sizeBytes, layers }],
+          parts: [{ ...cellPart, handle: name, contents: ["filesystem"], sizeBytes, layers }],
         },
       },
     });

@@ -39,3 +39,26 @@ it("removes the data of a layer that only its own Checkpoint names", () => {
   expect(isKept([checkpoint("layer")])).toBe(false);
   expect(isKept([])).toBe(false);
 });
+
+const digestOf = (digit: string) => `sha256:${digit.repeat(64)}`;
+const part = { backend: "cell", contents: ["filesystem"], cutAt: "2030-01-01T00:00:00Z", consistency: "atomic" };
+const withData = (name: string, handle: string, phase = "Succeeded") =>
+  Checkpoint.parse({
+    ...checkpoint(name),
+    metadata: { ...metaOf(name), labels: { "ramet.dev/data-of": "id-pause" } },
+    status: { phase, checkpointId: `id-${name}`, ramet: { parts: [{ ...part, handle, sizeBytes: 1 }] } },
+  });
+
+it("keeps the data of a paused sandbox for those that share it, and for no label of a user", () => {
+  const pause = withData("pause", digestOf("a"));
+  const isKeptFor = (one: Checkpoint) =>
+    isShared(pause, {
+      captures: { shares: () => false },
+      cache: { checkpointsOfData: () => [pause, one], usersOfLayer: () => [] },
+    } as unknown as Parameters<typeof isShared>[1]);
+  expect(isKeptFor(withData("copy", digestOf("a")))).toBe(true);
+  // It may be about to share, or was written by an earlier release.
+  expect(isKeptFor(withData("copy", digestOf("b"), "Creating"))).toBe(true);
+  expect(isKeptFor(checkpoint("copy"))).toBe(true);
+  expect(isKeptFor(withData("copy", digestOf("b")))).toBe(false);
+});

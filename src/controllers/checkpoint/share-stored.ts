@@ -5,7 +5,7 @@ import { findParts } from "../../backends/checkpoint-parts.ts";
 import { checkpointRecord, type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { checkpointState, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
+import { checkpointState, isPauseCheckpoint, isUnfinished, storedHandle } from "../../api/state/checkpoint.ts";
 import { dataIdOf } from "../cluster/pause-checkpoint.ts";
 import { begin, deleteWith, tryToKeepTemplate, volumeSnapshotOf } from "./capture.ts";
 import type { CheckpointAction, CheckpointDependencies, CheckpointState, StoredSource } from "./state.ts";
@@ -154,9 +154,18 @@ export function isShared(
   const { namespace, uid } = checkpoint.metadata;
   const dataId = dataIdOf(checkpoint);
   const needs = (one: Checkpoint): boolean =>
-    one.metadata.uid !== uid && one.metadata.deletionTimestamp === undefined && checkpointState(one) !== "failed";
+    one.metadata.uid !== uid &&
+    one.metadata.deletionTimestamp === undefined &&
+    checkpointState(one) !== "failed" &&
+    mayShare(one, checkpoint);
   const isLayer = cache.usersOfLayer(namespace, dataId).some(({ metadata }) => metadata.uid !== uid);
   return (
     isLayer || captures.shares(`${namespace}/${dataId}`, uid) || cache.checkpointsOfData(namespace, dataId).some(needs)
   );
+}
+
+/** Users can set the label of a finished Checkpoint that does not share, and would keep data that counts towards no quota. */
+function mayShare(one: Checkpoint, of: Checkpoint): boolean {
+  const isUnknown = isUnfinished(one) || [one, of].some(({ status }) => partsOf(status?.ramet) === undefined);
+  return isUnknown || storedHandle(one) === storedHandle(of);
 }

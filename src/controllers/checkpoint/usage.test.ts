@@ -1,17 +1,22 @@
+import { hash } from "node:crypto";
 import { expect, it } from "vitest";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { RametError } from "../../base/errors.ts";
 import { defaultQuota } from "../../api/quota/namespace-quota.ts";
 import { CheckpointUsage } from "./usage.ts";
 
-const digest = `sha256:${"0".repeat(64)}`;
+const digestOf = (name: string) => `sha256:${hash("sha256", name)}`;
 
-const layer = (checkpointId: string, sizeBytes: number) => ({ checkpointId, sizeBytes, manifestDigest: digest });
+const layer = (checkpointId: string, sizeBytes: number) => ({
+  checkpointId,
+  sizeBytes,
+  manifestDigest: digestOf(checkpointId),
+});
 
 function stored(checkpointId: string, sizeBytes: number, layers: object[] = []): Checkpoint {
   const part = {
     backend: "cell",
-    handle: digest,
+    handle: digestOf(checkpointId),
     contents: ["filesystem"],
     cutAt: "2030-01-01T00:00:00Z",
     consistency: "atomic",
@@ -44,14 +49,17 @@ it("adds nothing to the use of a quota for a checkpoint that shares the data of 
   const quotas = { of: () => ({ ...defaultQuota, storeBytes: 100 }) };
   const pause = stored("pause", 60);
   const usage = new CheckpointUsage({ checkpointsIn: () => [pause] }, quotas);
-  const admitted = (labels: Record<string, string>) => {
-    const { status, ...checkpoint } = stored("new", 60);
+  const admitted = (dataOf: string, labels: Record<string, string>) => {
+    const { status } = stored(dataOf, 60);
+    const { status: _, ...checkpoint } = stored("new", 60);
     const labelled = { ...checkpoint, metadata: { ...checkpoint.metadata, labels } };
     const capture = { state: "done" as const, value: { ...status?.ramet, parts: status?.ramet?.parts ?? [] } };
     return usage.of({ checkpoint: labelled, checkpointId: "new", capture, spec: { keepRunning: true } });
   };
-  expect(admitted({ "ramet.dev/data-of": "pause" })).toEqual({});
-  const { problem } = admitted({}) as { problem: RametError };
+  const labels = { "ramet.dev/data-of": "pause" };
+  expect(admitted("pause", labels)).toEqual({});
+  // Users can set the label.
+  const { problem } = admitted("new", labels) as { problem: RametError };
   expect(problem).toMatchObject({ code: "QuotaExceeded" });
   expect(problem.message).toContain("uses 120 B of 100 B");
 });
