@@ -238,26 +238,52 @@ describe("a rollback", () => {
     const limits = { memory: "512Mi", "ephemeral-storage": "1Gi" };
     const limited = { ...resolved, template: templateWith({ limits }) };
     const manifestDigest = `sha256:${"a".repeat(64)}`;
-    const onLayers = (sizeBytes: number): RestoreSource => {
-      const layers = [{ checkpointId: "l", manifestDigest, sizeBytes }];
-      const part = { ...anyPart, contents: ["filesystem"], layers } as RestoreSource["parts"][number];
+    const layersOf = (sizes: Record<string, number>) =>
+      Object.entries(sizes).map(([checkpointId, sizeBytes]) => ({ checkpointId, manifestDigest, sizeBytes }));
+    const onLayers = (sizes: Record<string, number>): RestoreSource => {
+      const part = { ...anyPart, contents: ["filesystem"], layers: layersOf(sizes) } as RestoreSource["parts"][number];
       return { name: { namespace: "t", checkpointId: "c-1" }, parts: [part] };
     };
     const nodes = (limitsStorage: boolean) => ({
       nodeCpus: { lacks: () => false, limitsStorage: () => limitsStorage },
     });
     const running = pod("old");
-    const [main] = running.spec.containers;
-    // As for a Pod that was created without layers.
-    const resources = cellResources({ limits });
-    const own = {
-      ...running,
-      spec: { ...running.spec, containers: [{ ...main, name: "main", image: "cell", resources }] },
+    /** A Pod that was created with these layers, as its cell's setting says. A sidecar comes first. */
+    const podOn = (sizes: Record<string, number>, resources = cellResources({ limits })): Pod => {
+      const env = [{ name: "RAMET_CELL", value: JSON.stringify({ layers: layersOf(sizes) }) }];
+      const sidecar = { name: "proxy", image: "proxy", resources: { limits: { "ephemeral-storage": "1Mi" } } };
+      const containers = [sidecar, { name: "main", image: "cell", resources, env }];
+      return { ...running, spec: { ...running.spec, containers } };
     };
-    expect(needsNewPod({ template: limited, pod: own }, onLayers(1), nodes(true))).toBe(true);
-    expect(needsNewPod({ template: limited, pod: own }, onLayers(0), nodes(true))).toBe(false);
-    expect(needsNewPod({ template: limited, pod: own }, onLayers(1), nodes(false))).toBe(false);
-    expect(needsNewPod({ template: resolved, pod: running }, onLayers(1), nodes(true))).toBe(false);
+    const own = podOn({});
+    const isReplaced = (one: Pod, sizes: Record<string, number>, unpacked: string[] = [], by = limited) =>
+      needsNewPod(
+        { sandbox: sandbox({ phase: "Running", ramet: { layers: unpacked } }), template: by, pod: one },
+        onLayers(sizes),
+        nodes(true),
+      );
+    expect(isReplaced(own, { l: 1 })).toBe(true);
+    expect(isReplaced(own, { l: 0 })).toBe(false);
+    expect(isReplaced(podOn({}, {}), { l: 1 }, [], resolved)).toBe(false);
+    const one = sandbox({ phase: "Running" });
+    expect(needsNewPod({ sandbox: one, template: limited, pod: own }, onLayers({ l: 1 }), nodes(false))).toBe(false);
+    // Without layers it keeps its Pod, whatever an earlier release or an earlier template has given it.
+    const raised = { ...resolved, template: templateWith({ limits: { ...limits, "ephemeral-storage": "5Gi" } }) };
+    const earlier = podOn({ l: 1 }, { limits });
+    for (const by of [limited, raised]) {
+      expect(isReplaced(earlier, {}, [], by)).toBe(false);
+      expect(isReplaced(earlier, { l: 1 }, [], by)).toBe(false);
+    }
+    // What it has unpacked takes no more room, and is never removed.
+    expect(isReplaced(podOn({ base: 9, l: 1 }), { base: 9 })).toBe(false);
+    expect(isReplaced(podOn({ l: 1 }), { l: 1, m: 1 }, ["l", "m"])).toBe(false);
+    expect(isReplaced(podOn({ l: 9 }), { m: 1 }, ["l"])).toBe(true);
+    // Another Pod would have no more room.
+    const bare = parsePodTemplate({
+      ...limited.template,
+      metadata: { annotations: { [annotations.cellOverhead]: "none" } },
+    });
+    expect(isReplaced(own, { l: 1 }, [], { ...resolved, template: bare })).toBe(false);
 
     const state = stateOf({ sandbox: sandbox({ phase: "Running" }), pod: own, template: limited });
     const rollback = state.rollback && { ...state.rollback, needsNewPod: true };

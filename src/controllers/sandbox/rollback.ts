@@ -1,8 +1,9 @@
+import * as z from "zod";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { storageLimit } from "../../api/pod/cell-pod.ts";
-import type { Pod } from "../../api/schema/pod.ts";
-import { quantityToBytes } from "../../base/quantity.ts";
+import type { LayerRef } from "../../api/wire/grant.ts";
+import { parsedJson } from "../../base/tolerant-parse.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import { RametError } from "../../base/errors.ts";
@@ -32,27 +33,47 @@ export async function gatherRollback(
   return {
     request,
     origin: error === undefined ? origin : { kind: "impossible", error },
-    needsNewPod: needsNewPod({ template, pod }, source, dependencies),
+    needsNewPod: needsNewPod({ sandbox, template, pod }, source, dependencies),
   };
 }
 
 /** Whether the Pod lacks what a restore in place needs: a feature of its node's CPU, or room for layers. */
 export function needsNewPod(
-  { template, pod }: Pick<SandboxState, "template" | "pod">,
+  { sandbox, template, pod }: Pick<SandboxState, "sandbox" | "template" | "pod">,
   { parts }: RestoreSource,
   { nodeCpus }: { nodeCpus: Pick<NodeCpus, "lacks" | "limitsStorage"> },
 ): boolean {
   const node = pod?.spec.nodeName;
   if (nodeCpus.lacks(node, parts)) return true;
   if (!nodeCpus.limitsStorage(node) || "problem" in template) return false;
-  const layers = parts.flatMap((part) => part.layers ?? []);
-  return limitOf(pod) < (storageLimit(template.template, layers) ?? 0);
+  const added = addedLayers({ sandbox, pod }, parts);
+  // Another Pod of the template gets more room for them, if the template lets it.
+  return (
+    added.length > 0 &&
+    (storageLimit(template.template, added) ?? Infinity) > (storageLimit(template.template, []) ?? 0)
+  );
 }
 
-function limitOf(pod: Pod | undefined): number {
-  const limit = pod?.spec.containers[0]?.resources?.limits?.["ephemeral-storage"];
-  return limit === undefined ? Infinity : quantityToBytes(limit);
+/**
+ * The layers that a Pod with a limit would unpack besides those that it got room for. It keeps what it has unpacked, so every other layer
+ * exceeds that room, also if it is small.
+ */
+function addedLayers(
+  { sandbox, pod }: Pick<SandboxState, "sandbox" | "pod">,
+  parts: RestoreSource["parts"],
+): readonly LayerRef[] {
+  // A sidecar that a webhook has added can come first, and the template can have another name for the container by now.
+  const own = pod?.spec.containers
+    .map(({ env, resources }) => ({ config: env?.find(({ name }) => name === "RAMET_CELL")?.value, resources }))
+    .find(({ config }) => config !== undefined);
+  if (own?.config === undefined || own.resources?.limits?.["ephemeral-storage"] === undefined) return [];
+  const given = parsedJson(GivenLayers, own.config)?.layers ?? [];
+  const unpacked = new Set([...given.map((layer) => layer.checkpointId), ...(sandbox.status?.ramet?.layers ?? [])]);
+  return parts.flatMap(({ layers = [] }) => layers.filter(({ checkpointId }) => !unpacked.has(checkpointId)));
 }
+
+/** The field of a cell's configuration that says which layers its Pod was created for, of any release. */
+const GivenLayers = z.object({ layers: z.array(z.object({ checkpointId: z.string() })).default([]) });
 
 interface FoundCheckpoint extends Pick<SandboxState, "template" | "pod"> {
   source: RestoreSource;
