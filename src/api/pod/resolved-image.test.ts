@@ -32,3 +32,8 @@ it("finds no image under another name without that digest", () => {
   expect(capturedImage(checkpoint, template("mirror/python", own))).toBeUndefined();
   expect(capturedImage(undefined, template("python"))).toBeUndefined();
 });
+
+it("takes no two images for the same because neither has a digest", () => {
+  const unknown = (name: string) => ({ ...image(name), config: ImageConfig.parse({}) });
+  expect(capturedImage(recorded(unknown("python")), template("node", unknown("node")))).toBeUndefined();
+});

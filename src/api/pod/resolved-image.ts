@@ -64,7 +64,8 @@ export function capturedImage(
   const captured = imageIn(checkpoint);
   if (captured === undefined || captured.name === name) return captured;
   const own = imageOfTemplate(template);
-  if (own !== undefined) return own.config.digest === captured.config.digest ? own : undefined;
+  const { digest } = captured.config;
+  if (own !== undefined) return digest !== undefined && own.config.digest === digest ? own : undefined;
   const [, pinned] = name.split("@");
   return captured.reference.split("@")[1] === pinned ? { ...captured, name, reference: name } : undefined;
 }
