@@ -69,6 +69,10 @@ it("needs the layer of the memory, or room for the files, whatever else the clon
   expect(tooLarge(sized, memory.contents, layer(10))).toBeUndefined();
   expect(tooLarge(sized, files.contents, layer(2))).toBeUndefined();
   expect(tooLarge(sized, memory.contents, layer(9, false))).toBeUndefined();
+  // Its namespace had another default when it was captured.
+  const large = { ...sized, container: { ...container, resources: { storageBytes: 20 * gibibyte } } };
+  expect(tooLarge(large, memory.contents, layer(10, false))).toBeUndefined();
+  expect(tooLarge(large, memory.contents, layer(10))).toMatchObject({ code: "NeedNotMet" });
   expect(tooLarge(sized, memory.contents, layer(9))).toMatchObject({
     code: "NeedNotMet",
     message: "restoring checkpoint c-1 failed: it needs a writable layer of 10Gi, but the sandbox has 9Gi",

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { type CellState, defaultLayerBytes, layerBytesOf, type RestoreRequest } from "../../api/wire/cell-api.ts";
+import { type CellState, layerBytesOf, type RestoreRequest } from "../../api/wire/cell-api.ts";
 import { type EngineBuild, missingFeatures } from "../../api/engine/engine.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
@@ -203,8 +203,8 @@ export function otherImage(
 type Sized = Pick<Manifest, "checkpointId" | "container" | "files">;
 
 /**
- * Memory keeps the size of its layer, which must not exceed what this sandbox may write. Files alone must fit. If the template sets no
- * limit, a lower default keeps no memory from being restored.
+ * Memory keeps the size of its layer, which must not exceed the limit of the template. A default bounds no memory: it can have been
+ * lowered since the capture. Files alone must fit.
  */
 export function tooLarge(
   manifest: Sized,
@@ -212,11 +212,10 @@ export function tooLarge(
   { layerBytes, isLayerLimited }: Pick<RestoreSourceOptions, "layerBytes" | "isLayerLimited">,
 ): RametError | undefined {
   const isMemory = contents.includes("memory");
-  if (!isMemory && isLayer(manifest)) return undefined;
+  if (isMemory ? !isLayerLimited : isLayer(manifest)) return undefined;
   const neededBytes = isMemory ? layerBytesOf(manifest.container) : sizeOf(manifest);
-  const mostBytes = isMemory && !isLayerLimited ? Math.max(layerBytes, defaultLayerBytes) : layerBytes;
-  if (neededBytes <= mostBytes) return undefined;
-  const [needed, own] = [neededBytes, mostBytes].map(inQuantity);
+  if (neededBytes <= layerBytes) return undefined;
+  const [needed, own] = [neededBytes, layerBytes].map(inQuantity);
   const why = `it needs a writable layer of ${needed}, but the sandbox has ${own}`;
   return new RametError("NeedNotMet", `restoring checkpoint ${manifest.checkpointId} failed: ${why}`, {
     hint: "Raise the container's resources.limits.ephemeral-storage",
