@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { ContainerSpec } from "../../api/wire/cell-api.ts";
-import { tooLarge, unmetNeed } from "./restore-source.ts";
+import { otherImage, tooLarge, unmetNeed } from "./restore-source.ts";
 
 const digestOf = (digit: string) => `sha256:${digit.repeat(64)}`;
 const own = { version: "20260905.0", architecture: "amd64", guest: digestOf("a") };
@@ -80,5 +80,18 @@ it("needs the layer of the memory, or room for the files, whatever else the clon
   });
   expect(tooLarge(sized, files.contents, layer(1, false))).toMatchObject({
     message: "restoring checkpoint c-1 failed: it needs a writable layer of 2Gi, but the sandbox has 1Gi",
+  });
+});
+
+it("says how files get the image back that was replaced under its name", () => {
+  const image = { name: "python", digest: digestOf("a") };
+  const own = { name: "python", digest: digestOf("b") };
+  expect(otherImage({ ...files, image, files: [] }, image)).toBeUndefined();
+  expect(otherImage({ ...files, image, files: [] }, { ...image, name: "earlier" })).toBeUndefined();
+  expect(otherImage({ ...files, image, files: [] }, own)).toMatchObject({
+    code: "NeedNotMet",
+    message:
+      "restoring checkpoint c-1 failed: its files need the image python as sha256:aaaaaaaaaaaa, but this one is sha256:bbbbbbbbbbbb",
+    hint: expect.stringContaining("give the earlier image this name again") as string,
   });
 });

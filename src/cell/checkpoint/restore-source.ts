@@ -195,7 +195,7 @@ export function otherImage(
   const why = `its ${needing} the image ${needed ?? ""}, but ${actual}`;
   return new RametError("NeedNotMet", `restoring checkpoint ${checkpointId} failed: ${why}`, {
     hint: isReplaced
-      ? "The image was replaced under its name: restore without a template of its own, or take another checkpoint"
+      ? "The image was replaced under its name: give the earlier image this name again, on one machine with ramet local image add, or take another checkpoint; on a cluster, a template that names its image by digest prevents this"
       : `Use a template with the image ${image.name}, or restore without a template of its own`,
   });
 }
