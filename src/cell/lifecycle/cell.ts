@@ -93,9 +93,7 @@ export class Cell {
       setMemoryFeatures: (features) => {
         this.#memoryFeatures = features;
       },
-      fail: (error) => {
-        this.#fail(error);
-      },
+      fail: this.#fail.bind(this),
       onEntrypointExit: (exit) => {
         void this.#entrypointExited(exit);
       },
