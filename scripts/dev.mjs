@@ -8,7 +8,7 @@ import { context } from "esbuild";
 
 import { delay, systemClock as clock } from "../src/base/clock.ts";
 import { RametError } from "../src/base/errors.ts";
-import { clusterDirectory } from "../src/local/cluster-directory.ts";
+import { clusterDirectory, dataDirectory } from "../src/local/cluster-directory.ts";
 import { readSetting } from "../src/local/cluster-setting.ts";
 import { isSupervised, readStatus } from "../src/local/cluster-status.ts";
 import { stopCluster } from "../src/local/down.ts";
@@ -65,7 +65,8 @@ try {
 async function run() {
   watchSources();
   if (!(await build())) throw new RametError("InvalidArgument", "Building src/ failed: no cluster was started");
-  const prepared = await prepareCluster({ name, clock, signal, progress: console.error });
+  const data = dataDirectory(process.env);
+  const prepared = await prepareCluster({ name, dataDirectory: data, clock, signal, progress: console.error });
   await rejectOtherProgram();
   try {
     const setting = { ...prepared, program, cell };
