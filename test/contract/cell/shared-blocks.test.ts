@@ -155,7 +155,7 @@ describe.runIf(disk !== undefined)("on a disk whose files can share blocks", () 
     const [pid] = (await sentries(source)).slice(-1);
     const group = /:memory:(.*)/.exec(await readFile(`/proc/${pid}/cgroup`, "utf8"))?.[1] ?? "";
     const usage = (): Promise<string> => readFile(`/sys/fs/cgroup/memory${group}/memory.usage_in_bytes`, "utf8");
-    await expect.poll(async () => Number(await usage())).toBeGreaterThan(150 * mebibyte);
+    await expect.poll(async () => Number(await usage()), { timeout: 60_000 }).toBeGreaterThan(150 * mebibyte);
   });
 
   it("nothing of a capture is left in the directory of the cell", async () => {
