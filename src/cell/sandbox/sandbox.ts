@@ -11,7 +11,7 @@ import type { SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
 import { Engine, type EngineOutput } from "./engine.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
 import { hasOneUserOnly, type RootDirectories, type RootDirectory } from "./root-directories.ts";
-import { SavedImages, type SavedFiles, type SavedMemory } from "./saved-image.ts";
+import { goferName, SavedImages, type SavedFiles, type SavedMemory } from "./saved-image.ts";
 import { ociSpec } from "./oci-spec.ts";
 
 /** The root filesystem of a new sandbox: its image, or its image with the changed files of a checkpoint. */
@@ -107,8 +107,7 @@ export class Sandbox {
     await writeFile(join(etcPath, "resolv.conf"), "nameserver 169.254.17.1\n");
     const root = await roots.take(layers.map(({ path }) => path));
     const { sidePrograms } = paths;
-    // gVisor's name for it.
-    const gofer = sidePrograms && join(sidePrograms, "checkpointgofer");
+    const gofer = sidePrograms && join(sidePrograms, goferName);
     const id = containerId(config.sandbox.uid);
     const images = new SavedImages({ gofer, directory: join(paths.directory, "gofer", id), root });
     const engine = new Engine({

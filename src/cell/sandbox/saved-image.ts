@@ -47,6 +47,9 @@ interface ReadImage {
   byGofer: boolean;
 }
 
+/** gVisor's name for the program that Ramet's gofer replaces (runsc/gvisorbinaries). */
+export const goferName = "checkpointgofer";
+
 /** Fewer bytes are copied faster than the gofer starts. */
 const leastBytes = 16 * 1024 ** 2;
 

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, realpath, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { hasSystemCode } from "../../base/errors.ts";
+import { goferName } from "../../cell/sandbox/saved-image.ts";
 import { keep } from "./engine-bundles.ts";
 
 /**
@@ -22,9 +23,6 @@ export async function linkSidePrograms(parent: string, runsc: string, gofer: str
   ]);
   return directory;
 }
-
-/** gVisor's name. */
-const goferName = "checkpointgofer";
 
 function digestOf(content: string | Uint8Array): string {
   return createHash("sha256").update(content).digest("hex");
