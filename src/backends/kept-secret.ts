@@ -1,5 +1,6 @@
-import { RametError } from "../base/errors.ts";
+import { rotationConfigMap } from "../api/names/key-rotation.ts";
 import { systemNamespace } from "../api/names/system-names.ts";
+import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { DataMap } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
@@ -47,4 +48,22 @@ export async function changeEntries(
     await client.configMaps.ensure({ apiVersion: "v1", kind: "ConfigMap", metadata }, { signal });
     await change();
   });
+}
+
+/** The ConfigMap through which users request rotations of keys and controllers report them, by entry. */
+export class RotationEntries {
+  readonly #client: KubeClient;
+
+  constructor(client: KubeClient) {
+    this.#client = client;
+  }
+
+  async read(signal: AbortSignal): Promise<Record<string, string>> {
+    return (await this.#client.configMaps.find(rotationConfigMap, { signal }))?.data ?? {};
+  }
+
+  /** Changes these entries only. Creates the ConfigMap if it does not exist, also in the middle of a rotation. */
+  async write(data: Record<string, string>, signal: AbortSignal): Promise<void> {
+    await changeEntries(this.#client, rotationConfigMap, data, signal);
+  }
 }

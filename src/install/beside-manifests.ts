@@ -1,8 +1,8 @@
 import { controllersMode } from "../api/names/system-names.ts";
 import { rametGroup, group } from "../api/schema/kind.ts";
-import { apiKeyPolicy } from "./api-key-policy.ts";
-import { rightsBeside } from "./beside-rights.ts";
-import { clientRole } from "./client-role.ts";
+import { apiKeyPolicy } from "./admission-policies.ts";
+import { rightsBeside } from "./controller-rights.ts";
+import { clientRole } from "./http-server-rights.ts";
 import { controllerManifests } from "./controller-manifests.ts";
 import { type InstallOptions, parseFlags } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";

@@ -1,7 +1,6 @@
 import { clientApiLabels, clientApiName, gatewayLabels, gatewayName } from "../api/names/system-names.ts";
-import { clientApiRights } from "./client-api-rights.ts";
+import { clientApiRights, gatewayRights } from "./http-server-rights.ts";
 import { gatewayAddressManifests } from "./gateway-address.ts";
-import { gatewayRights } from "./gateway-rights.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import {

@@ -2,7 +2,7 @@ import { mkdir, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import * as z from "zod";
 import { hasSystemCode, RametError } from "../base/errors.ts";
-import { defaultDomain } from "./cluster-domain.ts";
+import { defaultDomain } from "./cluster-directory.ts";
 import { replaceFile } from "./files.ts";
 
 /** The setting of the cluster's processes. `up` writes it to a file in the cluster's directory. */

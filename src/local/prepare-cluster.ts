@@ -5,7 +5,7 @@ import { engineId } from "../api/engine/engine.ts";
 import { canceled, type Clock, isAborted } from "../base/clock.ts";
 import { RametError, unlessCode } from "../base/errors.ts";
 import { runProgram } from "../base/run-program.ts";
-import { canShareBlocks } from "../base/shared-blocks.ts";
+import { canShareBlocks } from "../cell/sandbox/saved-image.ts";
 import { engineBuild } from "../cell/sandbox/engine-build.ts";
 import { ClusterSetting, localCellImage } from "./cluster-setting.ts";
 import { ensurePythonImage } from "./images/python-image.ts";

@@ -14,7 +14,7 @@ import { cellKeyFromPem, newCellKeyPem, signCellToken } from "../../src/cell/cli
 import { tokenVerifier } from "../../src/cell/server/token-verifier.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
-import { admissionPolicies } from "../../src/install/cell-policies.ts";
+import { admissionPolicies } from "../../src/install/admission-policies.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeObject } from "../../src/kube/object.ts";

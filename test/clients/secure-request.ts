@@ -7,7 +7,7 @@ import type { LookupFunction } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { onTestFinished } from "vitest";
-import { defaultDomain } from "../../src/local/cluster-domain.ts";
+import { defaultDomain } from "../../src/local/cluster-directory.ts";
 import { domainCertificateFiles } from "../../src/local/control-plane/domain-certificate.ts";
 import { readPort } from "../../src/local/supervisor/parts.ts";
 import type { TestCluster } from "../cluster/local-cluster.ts";

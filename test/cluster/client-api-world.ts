@@ -4,7 +4,7 @@ import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { group, rametApiVersion } from "../../src/api/schema/kind.ts";
 import type { Log } from "../../src/base/log.ts";
-import { clientRights } from "../../src/install/client-role.ts";
+import { clientRights } from "../../src/install/http-server-rights.ts";
 import { ruleOf } from "../../src/install/rights.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "../../src/client-api/metrics.ts";
 import { runClientApi } from "../../src/client-api/run.ts";

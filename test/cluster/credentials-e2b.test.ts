@@ -11,7 +11,7 @@ import { newApiKey } from "../../src/api/keys/api-key-text.ts";
 import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { rametApiVersion } from "../../src/api/schema/kind.ts";
 import { runClientApi } from "../../src/client-api/run.ts";
-import { clientRole } from "../../src/install/client-role.ts";
+import { clientRole } from "../../src/install/http-server-rights.ts";
 import { coreResources, refOf, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { issueCertificate } from "../../src/local/control-plane/certificate.ts";
 import { runPython } from "../clients/python-client.ts";

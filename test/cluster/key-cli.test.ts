@@ -8,7 +8,7 @@ import { acceptsDigest } from "../../src/api/keys/api-key-rules.ts";
 import { type ApiKey, apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { type Clock, systemClock } from "../../src/base/clock.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import { clientRole } from "../../src/install/client-role.ts";
+import { clientRole } from "../../src/install/http-server-rights.ts";
 import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
 import { openTenantCluster, type TenantCluster, untilRefused } from "../hostile/tenant-cluster.ts";
 import { memoryIo } from "../setup/memory-io.ts";

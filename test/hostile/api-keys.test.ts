@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { apiKeyKind, type ApiKeySpec } from "../../src/api/kinds/api-key.ts";
 import { group, rametGroup } from "../../src/api/schema/kind.ts";
-import { clientRole } from "../../src/install/client-role.ts";
+import { clientRole } from "../../src/install/http-server-rights.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
 import { coreResources, refOf } from "../../src/kube/resource-ref.ts";

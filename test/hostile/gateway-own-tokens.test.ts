@@ -14,7 +14,7 @@ import {
   serverAccessToken,
   trafficAccessToken,
 } from "../../src/cell/client/cell-token.ts";
-import { gatewayRights } from "../../src/install/gateway-rights.ts";
+import { gatewayRights } from "../../src/install/http-server-rights.ts";
 import { roles } from "../../src/install/rights.ts";
 import { silentLog } from "../../src/base/log.ts";
 import { explicitConnection } from "../../src/kube/connection.ts";

@@ -1,6 +1,6 @@
 import { expect, vi } from "vitest";
 import { RametError } from "../../src/base/errors.ts";
-import { admissionPolicies } from "../../src/install/cell-policies.ts";
+import { admissionPolicies } from "../../src/install/admission-policies.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";

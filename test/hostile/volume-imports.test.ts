@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { annotations, labels } from "../../src/api/names/labels.ts";
 import { importGuard } from "../../src/api/volumes/import-guard.ts";
-import { clientApiRights } from "../../src/install/client-api-rights.ts";
-import { clientRights } from "../../src/install/client-role.ts";
+import { clientApiRights, clientRights } from "../../src/install/http-server-rights.ts";
 import { controllerRights } from "../../src/install/controller-rights.ts";
 import { admissionPolicy } from "../../src/install/admission-policy.ts";
 import { ruleOf } from "../../src/install/rights.ts";

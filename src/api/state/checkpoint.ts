@@ -1,6 +1,6 @@
 import type { Checkpoint } from "../kinds/checkpoint.ts";
-import type { Condition } from "../schema/metadata.ts";
 import { annotations, labels } from "../names/labels.ts";
+import type { Condition } from "../schema/metadata.ts";
 
 /**
  * What the status of a checkpoint means:
@@ -108,4 +108,20 @@ export function storedHandle({ status }: Pick<Checkpoint, "status">): string | u
 export function layerIdsOf({ status }: Pick<Checkpoint, "status">): string[] {
   const ids = (status?.ramet?.parts ?? []).flatMap(({ layers = [] }) => layers.map((layer) => layer.checkpointId));
   return [...new Set(ids)];
+}
+
+/**
+ * Finds the checkpoint of the same sandbox that is captured before another one. A capture that has begun comes first, then a pause,
+ * which a queue must not delay, then the older Checkpoint; the UID decides between two of the same second.
+ * @param all those of the sandbox
+ */
+export function earlierOf(checkpoint: Checkpoint, all: readonly Checkpoint[]): Checkpoint | undefined {
+  const isOther = ({ metadata }: Checkpoint): boolean => metadata.uid !== checkpoint.metadata.uid;
+  return all.find((other) => isOther(other) && isOrWillBeCaptured(other) && rank(other) < rank(checkpoint));
+}
+
+function rank(checkpoint: Checkpoint): string {
+  const { creationTimestamp, uid } = checkpoint.metadata;
+  const group = hasBegun(checkpoint) ? 0 : isPauseCheckpoint(checkpoint) ? 1 : 2;
+  return `${group} ${creationTimestamp} ${uid}`;
 }

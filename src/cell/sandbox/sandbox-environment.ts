@@ -1,15 +1,17 @@
+import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { guestControlPort } from "../../api/wire/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { makeLeaves } from "../cgroup/cell-cgroups.ts";
 import { GuestControl } from "../client/guest-control.ts";
 import type { GuestDial } from "../client/guest-http.ts";
 import { linkSocket } from "../network/link-dial.ts";
 import { type Link, type SpawnedLink, startLink } from "../network/link.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
-import { allocateResources, releaseResources, type SandboxResources } from "./sandbox-resources.ts";
+import { RootDirectories } from "./root-directories.ts";
 import { isMemory, Sandbox, type SandboxOptions, type SandboxOrigin, type UnpackedLayer } from "./sandbox.ts";
 
 /** What a sandbox starts from. */
@@ -258,4 +260,26 @@ export class SandboxEnvironment {
 function throwFirst(results: readonly PromiseSettledResult<unknown>[]): void {
   const failure = results.find((result) => result.status === "rejected");
   if (failure !== undefined) throw RametError.from(failure.reason);
+}
+
+/** The root directories and the control groups in which the sandboxes of one cell run. */
+export type SandboxResources = Awaited<ReturnType<typeof allocateResources>>;
+
+/** @throws RametError `HostUnsupported` */
+export async function allocateResources(setting: CellSetting) {
+  const { config, container, paths, processes } = setting;
+  const [limits, declared] = [container.resources, config.container.resources];
+  const own = { uid: config.sandbox.uid, directory: paths.directory, limits, declared, ...defined({ processes }) };
+  const roots = new RootDirectories({
+    directory: join(paths.directory, "root"),
+    imagePath: config.rootPath,
+    link: paths.link,
+    inMemory: config.layerInMemory === true,
+  });
+  const [cgroup] = await Promise.all([makeLeaves(own), roots.prepare()]);
+  return { roots, cgroup };
+}
+
+export async function releaseResources({ roots, cgroup }: SandboxResources): Promise<void> {
+  await Promise.all([cgroup.leaves?.remove(), roots.remove()]);
 }

@@ -1,9 +1,9 @@
-import { existsSync } from "node:fs";
-import { lstat, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { existsSync, constants } from "node:fs";
+import { lstat, mkdir, readFile, rm, writeFile, copyFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
 import { resultOr } from "../../base/errors.ts";
-import { canShareBlocks } from "../../base/shared-blocks.ts";
 import type { RootDirectory } from "./root-directories.ts";
 
 /** The files of a checkpoint. */
@@ -127,4 +127,22 @@ async function clonedBytesIn(path: string): Promise<number> {
 async function hasOwnPages(imagePath: string): Promise<boolean> {
   const pages = await lstat(join(imagePath, "pages.img")).catch(() => undefined);
   return pages?.isFile() === true;
+}
+
+/**
+ * Whether files in two directories can share blocks of a disk: both are in one file system that can clone, such as XFS or btrfs
+ * (ioctl_ficlonerange(2)). Tries it with a file of one block.
+ */
+export async function canShareBlocks(from: string, to: string): Promise<boolean> {
+  const name = `.clone-${randomBytes(6).toString("hex")}`;
+  const [file, clone] = [join(from, name), join(to, `${name}.copy`)];
+  try {
+    await writeFile(file, Buffer.alloc(4096), { mode: 0o600, flag: "wx" });
+    await copyFile(file, clone, constants.COPYFILE_FICLONE_FORCE | constants.COPYFILE_EXCL);
+    return true;
+  } catch {
+    return false;
+  } finally {
+    await Promise.all([file, clone].map((path) => rm(path, { force: true }).catch(() => undefined)));
+  }
 }

@@ -1,9 +1,8 @@
 import { constants } from "node:fs";
-import { open } from "node:fs/promises";
-import { join } from "node:path";
-import { goArchitecture } from "../../base/go-architecture.ts";
-import { directoryInside } from "../../base/directory-inside.ts";
+import { open, lstat, readlink } from "node:fs/promises";
+import { join, sep } from "node:path";
 import { RametError } from "../../base/errors.ts";
+import { goArchitecture } from "../../base/go-architecture.ts";
 import type { CellSetting } from "./cell-setting.ts";
 
 export interface UserIds {
@@ -97,4 +96,32 @@ function otherArchitecture(image: string, architecture: string): RametError {
   return new RametError("NeedNotMet", why, {
     hint: `Add to the template the nodeSelector kubernetes.io/arch: ${architecture}, or use an image for ${goArchitecture}`,
   });
+}
+
+/**
+ * Resolves a path as a process with the root directory `root` would: absolute links start at `root`, and `..` does not leave
+ * it. Returns the directory without links, or undefined if the path does not lead to a directory.
+ */
+export async function directoryInside(root: string, path: string): Promise<string | undefined> {
+  const remaining = path.slice(root.length).split(sep);
+  const at: string[] = [];
+  // Linux follows at most 40 links (path_resolution(7)).
+  for (let links = 0; remaining.length > 0;) {
+    const name = remaining.shift();
+    if (name === undefined || name === "" || name === ".") continue;
+    if (name === "..") {
+      at.pop();
+      continue;
+    }
+    const found = await lstat(join(root, ...at, name)).catch(() => undefined);
+    if (found?.isSymbolicLink() === true) {
+      links += 1;
+      if (links > 40) return undefined;
+      const target = await readlink(join(root, ...at, name));
+      if (target.startsWith(sep)) at.length = 0;
+      remaining.unshift(...target.split(sep));
+    } else if (found?.isDirectory() === true) at.push(name);
+    else return undefined;
+  }
+  return join(root, ...at);
 }

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { memoryIo } from "../../../test/setup/memory-io.ts";
 import { buildProgram, runProgram } from "../program.ts";
-import { positionOf } from "./position.ts";
+import { positionOf } from "./candidates.ts";
 
 const program = buildProgram(memoryIo(), () => () => Promise.resolve());
 const at = (...words: string[]) => positionOf(program, words);

@@ -1,8 +1,9 @@
 import { InvalidArgumentError } from "commander";
+import { errorCodes, isErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
+import { type Io, printLine } from "../io.ts";
 import { kindHelp, kindName } from "../object/commands.ts";
 import type { UserKindName } from "../object/user-kind.ts";
-import type { Io } from "../io.ts";
 import type { RametCommand } from "../ramet-command.ts";
 import type { ExplainOptions } from "./explain.ts";
 import { volumeKindNames, type VolumeKindName, volumeKindSpelled } from "./volume-kinds.ts";
@@ -44,7 +45,7 @@ async function explain(io: Io, { subjects, removeOrphanedFinalizer = false, ...o
   const codes = subjects.flatMap((subject) => ("code" in subject ? [subject.code] : []));
   const objects = subjects.flatMap((subject) => ("code" in subject ? [] : [subject]));
   if (objects.length === 0) {
-    (await import("./codes.ts")).explainCodes(io, codes, options.output);
+    explainCodes(io, codes, options.output);
     return;
   }
   await (await import("./explain.ts")).explainObjects(io, { ...options, objects });
@@ -70,3 +71,17 @@ function collectSubject(text: string, before: Subject[] = []): Subject[] {
 }
 
 const explainedKinds = `${kindHelp.replace(" or ", ", ")}, ${volumeKindNames.slice(0, -1).join(", ")} or ${volumeKindNames.at(-1) ?? ""}`;
+
+/** `ramet explain CODE`: prints what docs/errors.md says about error codes. @throws RametError `NotFound` */
+export function explainCodes(io: Io, codes: readonly string[], output: "table" | "json"): void {
+  const meanings = codes.map((code) => {
+    if (!isErrorCode(code)) {
+      throw new RametError("NotFound", `${code} is not an error code of Ramet`, {
+        hint: "The codes are listed in docs/errors.md; explain an object with: ramet explain KIND/NAME",
+      });
+    }
+    return { code, meaning: errorCodes[code] };
+  });
+  if (output === "json") printLine(io.stdout, JSON.stringify(meanings, undefined, 2));
+  else for (const { code, meaning } of meanings) printLine(io.stdout, `${code}: ${meaning}`);
+}

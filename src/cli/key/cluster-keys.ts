@@ -1,6 +1,6 @@
 import { rotationEntry, rotationIn, type RotationState } from "../../api/names/key-rotation.ts";
 import { type KeyPower, keyPowers } from "../../api/names/system-names.ts";
-import { RotationEntries } from "../../backends/rotation-entries.ts";
+import { RotationEntries } from "../../backends/kept-secret.ts";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";

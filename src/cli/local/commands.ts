@@ -1,6 +1,11 @@
 import { Argument } from "commander";
-import { type ClusterDirectory, clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
-import { defaultDomain, parseDomain } from "../../local/cluster-domain.ts";
+import {
+  type ClusterDirectory,
+  clusterDirectory,
+  defaultClusterName,
+  defaultDomain,
+  parseDomain,
+} from "../../local/cluster-directory.ts";
 import { logParts } from "../../local/log-files.ts";
 import { parsed } from "../options.ts";
 import type { RametCommand } from "../ramet-command.ts";

@@ -4,14 +4,14 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import { memoryIo } from "../../../test/setup/memory-io.ts";
-import { clientRights } from "../../install/client-role.ts";
 import { clusterRights, systemRights } from "../../install/controller-rights.ts";
 import {
   gatewayClusterRights,
   gatewayExecRights,
   gatewayKeyRights,
   gatewaySystemRights,
-} from "../../install/gateway-rights.ts";
+  clientRights,
+} from "../../install/http-server-rights.ts";
 import { privateRanges } from "../../install/manifest.ts";
 import { allManifests } from "../../install/manifests.ts";
 import { exitCodes } from "../exit-codes.ts";

@@ -11,11 +11,8 @@ import {
 } from "../../api/names/system-names.ts";
 import { RametError, whyUnreadable } from "../../base/errors.ts";
 import { besideLastingManifests, besideServerManifests, parseBesideOptions } from "../../install/beside-manifests.ts";
-import { rightsBeside } from "../../install/beside-rights.ts";
-import { clientApiRights } from "../../install/client-api-rights.ts";
-import { clientRights } from "../../install/client-role.ts";
-import { controllerRights } from "../../install/controller-rights.ts";
-import { gatewayRights } from "../../install/gateway-rights.ts";
+import { clientApiRights, gatewayRights, clientRights } from "../../install/http-server-rights.ts";
+import { controllerRights, rightsBeside } from "../../install/controller-rights.ts";
 import { type InstallOptions, parseInstallOptions } from "../../install/install-options.ts";
 import { type Manifest, privateRanges } from "../../install/manifest.ts";
 import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";

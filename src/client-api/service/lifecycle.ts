@@ -1,4 +1,3 @@
-import { filesOnlyPause } from "../../api/kinds/files-only-pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { pauseFailure, unappliedRules } from "../../api/state/sandbox.ts";
@@ -7,7 +6,7 @@ import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { type Change, objectOf, type Wait } from "../../operations/objects.ts";
 import { describeProblem, reportedBy } from "../../api/state/problem.ts";
 import { retryConflicts } from "../../kube/apply.ts";
-import { resumeChange } from "../../operations/pause.ts";
+import { resumeChange, filesOnlyPause } from "../../operations/pause.ts";
 import { readNewest, unlessTimeout, untilShownDeleted } from "./cache-lag.ts";
 import { endAfter, type OnTimeout, timersFor } from "./create-sandbox.ts";
 import { unknown, type ClientState, isCapturing, stateOf } from "./find-sandbox.ts";

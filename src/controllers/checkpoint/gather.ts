@@ -1,4 +1,4 @@
-import { isCloneable, isPauseCheckpoint, isUnfinished } from "../../api/state/checkpoint.ts";
+import { isCloneable, isPauseCheckpoint, isUnfinished, earlierOf } from "../../api/state/checkpoint.ts";
 import { isStartRefused, sandboxState } from "../../api/state/sandbox.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import {
@@ -22,7 +22,6 @@ import { claimsOfSandbox, keptVolumes } from "../volumes/restored-volumes.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { secretsOfSandbox, secretsOfTemplate } from "../origin/secrets-in-memory.ts";
 import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";
-import { earlierOf } from "./turn.ts";
 
 /** Reads the state for a plan from the cache. Where that state would reject the checkpoint, also asks the API server. */
 export async function gather(

@@ -6,7 +6,7 @@ import { rotationEntry, rotationIn, type RotationState, type WaitingCell } from 
 import { type KeyPower, keyPowers } from "../../api/names/system-names.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { ClusterKeys } from "../../backends/cluster-keys.ts";
-import { RotationEntries } from "../../backends/rotation-entries.ts";
+import { RotationEntries } from "../../backends/kept-secret.ts";
 import { sandboxRef, type SandboxRuntime } from "../../backends/runtime.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { type Clock, delay } from "../../base/clock.ts";

@@ -1,5 +1,5 @@
 import { cellPod } from "../../api/pod/cell-pod.ts";
-import { filesOnlyPause } from "../../api/kinds/files-only-pause.ts";
+import { filesOnlyPause } from "../../operations/pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
 import { fillClaimOf, type RestoreSource } from "../../backends/checkpoint-parts.ts";

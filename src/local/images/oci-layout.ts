@@ -6,7 +6,7 @@ import { type Readable, Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import * as z from "zod";
 import { goArchitecture } from "../../base/go-architecture.ts";
-import { directoryInside } from "../../base/directory-inside.ts";
+import { directoryInside } from "../../cell/setting/image-user.ts";
 import { RametError } from "../../base/errors.ts";
 import { exists } from "../files.ts";
 import { isRoot, unpackTar } from "./unpack-tar.ts";

@@ -18,7 +18,7 @@ import { coreResources } from "../../kube/resource-ref.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
 import { readyFilePath, writeReadyFile } from "../cluster-status.ts";
 import { type ClusterSetting, readSetting } from "../cluster-setting.ts";
-import { dropEngines, keepEngine, keptEngine } from "./engine-bundles.ts";
+import { dropEngines, keepEngine, keptEngine, linkSidePrograms } from "./engine-bundles.ts";
 import { openPki } from "../control-plane/pki.ts";
 import { openImageStore } from "../images/image-store.ts";
 import { getOrPullImage } from "../images/pull-image.ts";
@@ -30,7 +30,6 @@ import { localDriverSocket } from "../volumes/snapshot-programs.ts";
 import { hiddenDirectory } from "./pod-view.ts";
 import type { ImageSource } from "./pod.ts";
 import { localNodeName } from "./node-object.ts";
-import { linkSidePrograms } from "./side-programs.ts";
 import { runLocalNode } from "./run-node.ts";
 
 /** Runs the process `ramet local node`, the node of the cluster in this directory, until `signal` is aborted. */

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
-import { restartDelays } from "./restart-delay.ts";
+import { restartDelays } from "./side-container.ts";
 
 it("doubles the delay up to five minutes, and begins again after a long run", () => {
   const next = restartDelays(new ManualClock());

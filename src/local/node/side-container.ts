@@ -2,6 +2,7 @@ import { renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import * as z from "zod";
 import type { Container } from "../../api/schema/pod-template.ts";
+import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { readJsonSync, replaceFileSync } from "../files.ts";
 import { observe } from "./observe.ts";
@@ -9,7 +10,6 @@ import { PodDirectory } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 import { seconds, terminated, type ContainerStatus } from "./pod-status.ts";
 import { waitingFor } from "./pod.ts";
-import { restartDelays } from "./restart-delay.ts";
 import { startSideContainer, type SideStart } from "./start-side-container.ts";
 
 /** `init` runs to its end before the next one starts, `sidecar` is restarted, `ordinary` runs beside the sandbox. */
@@ -265,4 +265,25 @@ export class SideContainer {
 
 function isKnownEnd({ exit, state }: PodProcess): boolean {
   return exit?.exitCode !== undefined || exit?.signal !== undefined || state?.phase === "stopped";
+}
+
+const firstMilliseconds = 10_000;
+const maxMilliseconds = 300_000;
+/** After a run of this length the delays start again. */
+const resetMilliseconds = 2 * maxMilliseconds;
+
+/**
+ * The delays of a kubelet before it restarts a container: none, then 10 s, doubled to 5 min.
+ * @returns returns the delay after a run of `ranMilliseconds`
+ */
+export function restartDelays(clock: Clock): (ranMilliseconds: number) => number {
+  let next = 0;
+  let lastAt = -Infinity;
+  return (ranMilliseconds) => {
+    const now = clock.monotonicMilliseconds();
+    const delay = Math.max(now - lastAt, ranMilliseconds) > resetMilliseconds ? 0 : next;
+    lastAt = now;
+    next = delay === 0 ? firstMilliseconds : Math.min(maxMilliseconds, delay * 2);
+    return delay;
+  };
 }

@@ -4,7 +4,7 @@ import { copyFile, mkdir, mkdtemp, readdir, rename, rm, stat, symlink, writeFile
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { linkSidePrograms } from "./side-programs.ts";
+import { linkSidePrograms } from "./engine-bundles.ts";
 
 async function temporary(parent = tmpdir()): Promise<string> {
   const made = await mkdtemp(join(parent, "side-programs-"));

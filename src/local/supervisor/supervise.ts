@@ -6,8 +6,8 @@ import { type Clock, delay, systemClock, untilAborted } from "../../base/clock.t
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { installCrds } from "../../controllers/install-crds.ts";
-import { admissionPolicies } from "../../install/cell-policies.ts";
-import { clientRole } from "../../install/client-role.ts";
+import { admissionPolicies } from "../../install/admission-policies.ts";
+import { clientRole } from "../../install/http-server-rights.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { refOf } from "../../kube/resource-ref.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";

@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
 import { cgroupLayout } from "../../../src/cell/cgroup/layout.ts";
-import { linkSidePrograms } from "../../../src/local/node/side-programs.ts";
+import { linkSidePrograms } from "../../../src/local/node/engine-bundles.ts";
 import { acquireTools } from "../../../src/local/tools/acquire-tools.ts";
 import { Manifest } from "../../../src/store/manifest.ts";
 import { sentries } from "../../setup/cell-processes.ts";

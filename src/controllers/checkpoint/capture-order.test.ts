@@ -1,9 +1,8 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { delaysPause, hasBegun, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
+import { delaysPause, hasBegun, isPauseCheckpoint, earlierOf } from "../../api/state/checkpoint.ts";
 import { otherCheckpoint } from "../sandbox/gather.ts";
-import { earlierOf } from "./turn.ts";
 
 interface Given {
   second: number;

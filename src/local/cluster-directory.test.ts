@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { defaultDomain, parseDomain } from "./cluster-domain.ts";
+import { defaultDomain, parseDomain } from "./cluster-directory.ts";
 
 it.each([defaultDomain, "127-0-0-1.example.org", "a.b"])("accepts %s", (domain) => {
   expect(parseDomain(domain)).toBe(domain);

@@ -1,11 +1,10 @@
 import { labels } from "../api/names/labels.ts";
+import { controllerName, registrySecretPrefix, systemNamespace } from "../api/names/system-names.ts";
 import { group, rametGroup } from "../api/schema/kind.ts";
 import { importGuard } from "../api/volumes/import-guard.ts";
 import { admissionPolicy, mayCreateCells, policyOf, type PolicyScope, selectedNamespaces } from "./admission-policy.ts";
-import { apiKeyPolicy } from "./api-key-policy.ts";
-import type { Manifest } from "./manifest.ts";
-import { controllerPolicies } from "./controller-policies.ts";
 import { credentialPolicies } from "./credential-policies.ts";
+import type { Manifest } from "./manifest.ts";
 import { templatePolicies } from "./template-policies.ts";
 
 /** Returns all admission policies: those that keep users out of cells, those for templates, and those for API keys and imports. */
@@ -126,4 +125,60 @@ const claimsOwner = `${sandboxOwners("object")}.exists(owner, oldObject == null 
 function sandboxOwners(pod: string): string {
   const owners = `${pod}.metadata.?ownerReferences.orValue([])`;
   return `${owners}.filter(one, one.kind == "Sandbox" && one.apiVersion.startsWith("${group}/"))`;
+}
+
+/**
+ * Who writes a key's account or digests can then act as the account, as with a token of it. Therefore the user needs the right to
+ * request such tokens. The limits and the metadata can be changed without it. The policy applies in all namespaces, because the
+ * account decides and not where the controllers work.
+ */
+export function apiKeyPolicy(): Manifest[] {
+  return policyOf("ramet-api-keys", {
+    apiGroup: rametGroup,
+    rule: "CREATE,UPDATE apikeys",
+    conditions: {
+      "account-or-digests-changed": `oldObject == null || ${changed("serviceAccountName")} || ${changed("digests")}`,
+    },
+    validations: [
+      {
+        expression: `authorizer.group("").resource("serviceaccounts").subresource("token").namespace(request.namespace).name(${account}).check("create").allowed()`,
+        message: "spec.serviceAccountName is an account of which you cannot request tokens",
+        messageExpression: `"spec.serviceAccountName is " + ${account} + ", of which you cannot request tokens: get the right to create serviceaccounts/token for this service account"`,
+      },
+    ],
+  });
+}
+
+const account = "object.spec.serviceAccountName";
+
+function changed(field: string): string {
+  return `object.spec.${field} != oldObject.spec.${field}`;
+}
+
+/**
+ * Returns the admission policies for what the controllers themselves create. RBAC cannot limit a right to types, names and labels: a
+ * Secret can be a token of any service account, and a Pod can run anything.
+ */
+export function controllerPolicies({ namespace = systemNamespace }: PolicyScope): Manifest[] {
+  const conditions = {
+    "the-controllers": `request.userInfo.username == "system:serviceaccount:${namespace}:${controllerName}"`,
+  };
+  return [
+    ...policyOf("ramet-controller-secrets", {
+      rule: "CREATE,UPDATE secrets",
+      conditions,
+      requires: {
+        [`object.type == (request.namespace == "${systemNamespace}" ? "Opaque" : "kubernetes.io/dockerconfigjson")`]: `The controllers create only keys in ${systemNamespace}, and Secrets for image pulls elsewhere`,
+        [`request.namespace == "${systemNamespace}" || object.metadata.name.startsWith("${registrySecretPrefix}")`]: `The names of Secrets that the controllers create for image pulls begin with ${registrySecretPrefix}`,
+      },
+    }),
+    ...policyOf("ramet-controller-pods", {
+      rule: "CREATE pods",
+      conditions,
+      requires: {
+        [`object.metadata.?labels[?"${labels.cell}"].orValue("") == "true" && object.spec.?automountServiceAccountToken == optional.of(false)`]:
+          "The controllers create only Pods that run cells, without a token of a service account",
+      },
+    }),
+  ];
 }

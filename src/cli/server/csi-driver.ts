@@ -5,7 +5,7 @@ import { acquireTools } from "../../local/tools/acquire-tools.ts";
 import { csiProtoPath, registrationProtoPath } from "../../local/volumes/local-volumes.ts";
 import type { Io } from "../io.ts";
 import { packageVersion } from "../package-version.ts";
-import { runServer } from "../server/server-process.ts";
+import { runServer } from "./server-process.ts";
 
 export interface CsiDriverFlags {
   endpoint: string;
