@@ -1,4 +1,4 @@
-import type { VolumeSnapshotRequest } from "../api/names/volume-snapshot-request.ts";
+import type { VolumeSnapshotRequest } from "../api/kinds/checkpoint-spec.ts";
 import type { CheckpointPart, PartContents, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
 import type { ImportedVolume } from "../api/kinds/volume-import.ts";
 import type { RametError } from "../base/errors.ts";

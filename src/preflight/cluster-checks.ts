@@ -1,9 +1,7 @@
 import type { Problem } from "../api/schema/problem.ts";
 import type { ClusterFacts, RenewedLease } from "./cluster-facts.ts";
-import { checkNamed, type Finding, listed } from "./finding.ts";
+import { checkNamed, type Finding, listed, type Seen, isAtLeast } from "./finding.ts";
 import { checkSnapshots, checkVolumes } from "./snapshot-checks.ts";
-import type { Seen } from "./seen.ts";
-import { isAtLeast } from "./versions.ts";
 
 /** Checks the API server and what is installed in it. */
 export function checkCluster(facts: ClusterFacts): Finding[] {

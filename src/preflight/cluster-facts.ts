@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { StoreReport } from "../api/store/store-report.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import type { OtherController } from "../kube/other-controllers.ts";
-import type { Seen } from "./seen.ts";
+import type { Seen } from "./finding.ts";
 import type { ObservedCrd } from "./snapshot-objects.ts";
 
 /** The fields of a Node that are checked (Kubernetes API v1.36). */

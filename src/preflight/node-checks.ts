@@ -1,7 +1,6 @@
 import { isLocalNode } from "../api/names/system-names.ts";
 import type { ClusterFacts, ClusterNode } from "./cluster-facts.ts";
-import { checkNamed, type Finding, listed } from "./finding.ts";
-import { isAtLeast } from "./versions.ts";
+import { checkNamed, type Finding, listed, isAtLeast } from "./finding.ts";
 
 /** Checks what a node must have for cells. */
 export function checkNodes({ nodes }: Pick<ClusterFacts, "nodes">): Finding[] {

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type ClusterFacts, ClusterNode } from "./cluster-facts.ts";
 import { findingsOf } from "./preflight.ts";
-import { isAtLeast } from "./versions.ts";
+import { isAtLeast } from "./finding.ts";
 
 const now = new Date("2030-01-01T00:00:00Z");
 const metadata = { name: "n", uid: "u", resourceVersion: "1", creationTimestamp: now.toISOString() };

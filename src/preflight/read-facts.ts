@@ -4,7 +4,6 @@ import { labels } from "../api/names/labels.ts";
 import { Pod, pullReasons } from "../api/schema/pod.ts";
 import { controllersLease, controllersMode, systemNamespace } from "../api/names/system-names.ts";
 import { parseStoreReport, type StoreReport, storeReportMap } from "../api/store/store-report.ts";
-import { allOf } from "../base/all-of.ts";
 import { defined } from "../base/defined.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { LeaseObject } from "../kube/lease.ts";
@@ -20,7 +19,7 @@ import {
   type UnpulledCell,
 } from "./cluster-facts.ts";
 import { readSnapshots, readVolumeClasses } from "./read-snapshots.ts";
-import { see, type Seen } from "./seen.ts";
+import { see, type Seen, allOf } from "./finding.ts";
 
 export interface PreflightOptions {
   /** Where the user works. */

@@ -1,5 +1,4 @@
 import * as z from "zod";
-import { allOf } from "../base/all-of.ts";
 import { RametError, unlessCode } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { keyOf, ObjectMeta } from "../kube/object.ts";
@@ -21,7 +20,7 @@ import type {
   VolumeClasses,
   VolumeQuota,
 } from "./cluster-facts.ts";
-import type { Seen } from "./seen.ts";
+import { type Seen, allOf } from "./finding.ts";
 import {
   crdNames,
   Named,

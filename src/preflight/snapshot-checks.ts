@@ -8,8 +8,7 @@ import type {
   VolumeQuota,
   VolumeClass,
 } from "./cluster-facts.ts";
-import { type Check, checkNamed, type Finding, listed } from "./finding.ts";
-import { isAtLeast } from "./versions.ts";
+import { type Check, checkNamed, type Finding, listed, isAtLeast } from "./finding.ts";
 import { defaultClassAnnotation } from "../kube/volumes/snapshots.ts";
 
 type Facts = Pick<ClusterFacts, "snapshots" | "now" | "namespace">;

@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto";
 import * as z from "zod";
-import { acceptsDigest } from "../../../src/api/keys/api-key-rules.ts";
+import { acceptsDigest, rotatedDigests } from "../../../src/api/keys/api-key-rules.ts";
 import { apiKeyDigest, newApiKey, readApiKey, apiKeyFormats } from "../../../src/api/keys/api-key-text.ts";
-import { rotatedDigests } from "../../../src/api/keys/rotate-digests.ts";
 import { type ApiKey, apiKeyKind, type ApiKeyManifest, ApiKeySpec } from "../../../src/api/kinds/api-key.ts";
 import { defined } from "../../../src/base/defined.ts";
 import { RametError } from "../../../src/base/errors.ts";

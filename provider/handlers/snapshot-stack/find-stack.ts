@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 import { competingControllers } from "../../../src/api/names/other-controllers.ts";
-import { allOf } from "../../../src/base/all-of.ts";
+import { allOf } from "../../../src/preflight/finding.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { keyOf, type KubeObject } from "../../../src/kube/object.ts";

@@ -30,8 +30,8 @@ export const honouredFields = {
     "spec.templateRef.apiVersion": "api/fields/ignored-fields.ts",
     "spec.template": "api/set/set-revision.ts",
     "spec.volumeClaimTemplates[]": "api/set/set-revision.ts",
-    "spec.scaleStrategy.maxUnavailable": "controllers/sandbox-set/rollout-bounds.ts",
-    "spec.updateStrategy.maxUnavailable": "controllers/sandbox-set/rollout-bounds.ts",
+    "spec.scaleStrategy.maxUnavailable": "controllers/sandbox-set/state.ts",
+    "spec.updateStrategy.maxUnavailable": "controllers/sandbox-set/state.ts",
   },
   SandboxTemplate: {
     "spec.template": "controllers/origin/resolve-template.ts",

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { unexpired } from "./api-key-rules.ts";
-import { rotatedDigests } from "./rotate-digests.ts";
+import { unexpired, rotatedDigests } from "./api-key-rules.ts";
 
 const now = new Date("2030-01-01T00:00:00Z");
 const after = (seconds: number) => new Date(now.getTime() + seconds * 1000);

@@ -1,3 +1,4 @@
+import * as z from "zod";
 import { defined } from "../../base/defined.ts";
 import { parseDuration } from "../../base/duration.ts";
 import type { Contents } from "../schema/metadata.ts";
@@ -86,3 +87,12 @@ function isOnlyVolumes(words: readonly string[]): boolean {
 function mainContents(words: readonly string[]): Contents {
   return words.includes("memory") || !words.includes("filesystem") ? ["memory", "filesystem"] : ["filesystem"];
 }
+
+/** How the VolumeSnapshots of a Checkpoint are made, in its annotation `ramet.dev/volume-snapshot`. */
+export const VolumeSnapshotRequest = z.object({
+  /** With one volume. The VolumeSnapshot then owns the Checkpoint, which is deleted with it. @default chosen by the backend */
+  name: z.string().optional(),
+  /** The VolumeSnapshotClass. @default chosen by the driver of each volume */
+  className: z.string().optional(),
+});
+export type VolumeSnapshotRequest = z.infer<typeof VolumeSnapshotRequest>;

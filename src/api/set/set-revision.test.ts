@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { countOf } from "../../controllers/sandbox-set/rollout-bounds.ts";
+import { countOf } from "../../controllers/sandbox-set/state.ts";
 import { SandboxTemplate, type SandboxTemplateSpec } from "../kinds/sandbox-template.ts";
 import { SandboxSet, type SandboxSetSpec } from "../kinds/sandbox-set.ts";
 import { setRevision } from "./set-revision.ts";

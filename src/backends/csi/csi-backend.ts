@@ -1,5 +1,5 @@
 import type { CapturedVolume, CheckpointPart } from "../../api/kinds/checkpoint.ts";
-import type { VolumeSnapshotRequest } from "../../api/names/volume-snapshot-request.ts";
+import type { VolumeSnapshotRequest } from "../../api/kinds/checkpoint-spec.ts";
 import { defined } from "../../base/defined.ts";
 import { quantityToBytes } from "../../base/quantity.ts";
 import { RametError, unlessCode } from "../../base/errors.ts";

@@ -11,7 +11,7 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { type GroupKinds, groupKindsOf, type GroupSnapshotContent } from "../../kube/volumes/group-snapshots.ts";
 import { claimsIn } from "../../kube/volumes/volumes.ts";
-import { checkpointsOnClaim, unlabelClaims } from "./groups/claim-labels.ts";
+import { checkpointsOnClaim, unlabelClaims } from "./groups/find-groups.ts";
 import { releaseGroupData, removeGroup, removeGroupContent } from "./groups/remove-group.ts";
 import { groupRecord } from "./groups/group-record.ts";
 

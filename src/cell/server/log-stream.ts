@@ -3,7 +3,7 @@ import { open } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
 import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
-import { untilWritable } from "../../base/until-writable.ts";
+import { untilWritable } from "../../base/sockets.ts";
 
 const Query = z.object({
   follow: z.stringbool().default(false),

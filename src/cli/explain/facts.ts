@@ -3,7 +3,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import type { Explanation } from "./explanation.ts";
 import type { LeaseObject } from "../../kube/lease.ts";
-import type { Seen } from "../../preflight/seen.ts";
+import type { Seen } from "../../preflight/finding.ts";
 
 const Text = z.string().nullish();
 

@@ -3,7 +3,7 @@ import { LeaseObject } from "../../kube/lease.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ListOptions, ResourceClient } from "../../kube/resource-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { see } from "../../preflight/seen.ts";
+import { see } from "../../preflight/finding.ts";
 import type { Io } from "../io.ts";
 import { EventFacts, lastSeen, type Read } from "./facts.ts";
 

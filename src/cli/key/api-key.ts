@@ -7,8 +7,7 @@ import { coreResources } from "../../kube/resource-ref.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { checkName } from "../options.ts";
-import { lastExpiry } from "../../api/keys/api-key-rules.ts";
-import { rotatedDigests } from "../../api/keys/rotate-digests.ts";
+import { lastExpiry, rotatedDigests } from "../../api/keys/api-key-rules.ts";
 import { clientRoleName } from "../../api/names/system-names.ts";
 
 export interface CreateKeyOptions extends ClusterOptions {

@@ -1,11 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { RametError } from "../../base/errors.ts";
-import type { HeldBytes } from "../../base/byte-budget.ts";
 import type { KeyValue } from "../../api/keys/api-key-rules.ts";
-import type { Caller, Callers, Need } from "../keys/callers.ts";
+import type { HeldBytes } from "../../base/byte-budget.ts";
+import { RametError } from "../../base/errors.ts";
 import type { Connections } from "../connections.ts";
+import type { Caller, Callers, Need } from "../keys/callers.ts";
 import type { ClientLimits, LimitedKey } from "./client-limits.ts";
-import { whenOver } from "./request-end.ts";
 
 /**
  * Decides by the headers of a request whether its body is read. Everyone may send a request of a `public` route.
@@ -127,4 +126,32 @@ export async function admit(callers: Callers, apiKey: string | undefined, reply?
   throw new RametError("TooManyRequests", `The API key ${caller.key} may send fewer requests per second`, {
     retryable: true,
   });
+}
+
+/**
+ * Calls `run` once when a request is over: immediately if it is, otherwise after its answer or with its connection. Node does not
+ * close the response of a pipelined request whose connection closes while it waits for the answers before it.
+ */
+export function whenOver({ raw, request }: FastifyReply, run: () => void): void {
+  const { socket } = request.raw;
+  if (raw.destroyed || socket.destroyed) {
+    run();
+    return;
+  }
+  const over = (): void => {
+    raw.removeListener("close", over);
+    socket.removeListener("close", over);
+    run();
+  };
+  raw.once("close", over);
+  socket.once("close", over);
+}
+
+/** Also aborts after the answer, when nothing waits any more. */
+export function untilClosed(reply: FastifyReply): AbortSignal {
+  const closed = new AbortController();
+  whenOver(reply, () => {
+    closed.abort();
+  });
+  return closed.signal;
 }

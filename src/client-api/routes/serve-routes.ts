@@ -3,8 +3,7 @@ import * as z from "zod";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Callers } from "../keys/callers.ts";
-import { callerOf, withKey } from "./admission.ts";
-import { untilClosed } from "./request-end.ts";
+import { callerOf, withKey, untilClosed } from "./admission.ts";
 import type { Route } from "./route.ts";
 
 /** Serves routes to authenticated clients that have the rights which a route needs. */

@@ -1,7 +1,7 @@
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom } from "../../api/names/labels.ts";
-import type { VolumeSnapshotRequest } from "../../api/names/volume-snapshot-request.ts";
+import type { VolumeSnapshotRequest } from "../../api/kinds/checkpoint-spec.ts";
 import type { Clock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError, unlessCode } from "../../base/errors.ts";

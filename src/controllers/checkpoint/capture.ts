@@ -1,6 +1,6 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations, finalizers, jsonAnnotation, labels } from "../../api/names/labels.ts";
-import { VolumeSnapshotRequest } from "../../api/names/volume-snapshot-request.ts";
+import { VolumeSnapshotRequest } from "../../api/kinds/checkpoint-spec.ts";
 import { withoutOrigin } from "../../api/pod/restore-spec.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { captureParts } from "../../backends/capture-parts.ts";

@@ -1,8 +1,7 @@
 import { expect, it } from "vitest";
 import type { CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { ObjectStore } from "../../kube/store.ts";
-import { parseCpuList } from "./cpu-list.ts";
-import { NodeCpus } from "./node-cpus.ts";
+import { NodeCpus, parseCpuList } from "./node-cpus.ts";
 import { Node } from "./nodes.ts";
 
 const build = (cpuFeatures: string[], version = "v1") => ({

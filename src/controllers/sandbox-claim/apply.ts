@@ -5,8 +5,7 @@ import { claimSandbox } from "../../operations/claim/claim-sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
 import { claimRequest } from "./claim-progress.ts";
 import { attemptId, restorableRequest } from "./gather.ts";
-import { ordinalLock } from "./pursuit.ts";
-import type { ClaimAction, ClaimDependencies } from "./state.ts";
+import { type ClaimAction, type ClaimDependencies, ordinalLock } from "./state.ts";
 
 /** Carries out one action. Actions can be repeated: an existing or deleted object is not an error. */
 export async function applyAction(

@@ -1,9 +1,8 @@
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { labels } from "../../api/names/labels.ts";
 import { defined } from "../../base/defined.ts";
-import type { Claimed, ClaimParts } from "../../operations/claim/claim-sandbox.ts";
+import { type Claimed, type ClaimParts, claimMetrics } from "../../operations/claim/claim-sandbox.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
-import { claimMetrics } from "../../operations/claim/metrics.ts";
 import { setModel } from "../../operations/claim/cold-sandbox.ts";
 import { Stock } from "../../operations/claim/stock.ts";
 import type { ControllerWatch, ReconcileResult } from "../../kube/controller.ts";

@@ -18,8 +18,7 @@ import { originOfText } from "../origin/origin.ts";
 import { inPlaceProblem, volumesOf } from "../volumes/restored-volumes.ts";
 import { fitsReference, hasCapturedVolumes } from "../origin/set-origin.ts";
 import { claimRequest, progressOf } from "./claim-progress.ts";
-import { ordinalLock, Pursuit } from "./pursuit.ts";
-import type { ClaimDependencies, ClaimEnd, ClaimState } from "./state.ts";
+import { type ClaimDependencies, type ClaimEnd, type ClaimState, ordinalLock, Pursuit } from "./state.ts";
 
 /** Reads the state for a plan from the cache. Asks the API server before it reports a set as missing. */
 export async function gather(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState> {

@@ -3,6 +3,7 @@ import type { SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, reportedBy, within } from "../../api/state/problem.ts";
+import type { Clock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import { type ConditionChange, findCondition, report, stalled, withIgnoredFields } from "../../kube/conditions.ts";
@@ -108,3 +109,39 @@ function transitionTo({ type, reason, message }: Condition, known: Condition | u
 }
 
 const quiet: ReadonlySet<string> = new Set(["Available", "Filling"]);
+
+/**
+ * Limits status writes: changes of conditions and revisions are written immediately, changes of counts at most four times a
+ * second. Hundreds of sandboxes that become ready one after another then cost only a few writes.
+ */
+export class StatusPace {
+  readonly #clock: Clock;
+  readonly #lastAt = new Map<string, number>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Milliseconds until `desired` may be written; 0: now. */
+  millisecondsUntil(uid: string, known: SandboxSetStatus | undefined, desired: SandboxSetStatus): number {
+    const lastAt = this.#lastAt.get(uid);
+    if (lastAt === undefined || withoutCounts(known) !== withoutCounts(desired)) return 0;
+    return Math.max(0, lastAt + paceMilliseconds - this.#clock.monotonicMilliseconds());
+  }
+
+  written(uid: string): void {
+    this.#lastAt.set(uid, this.#clock.monotonicMilliseconds());
+  }
+
+  forget(uid: string): void {
+    this.#lastAt.delete(uid);
+  }
+}
+
+const paceMilliseconds = 250;
+
+/** Everything except counts, which are also in condition messages. */
+function withoutCounts(status: SandboxSetStatus | undefined): string {
+  const conditions = status?.conditions?.map(({ type, reason, status: is }) => [type, reason, is]);
+  return JSON.stringify([status?.updateRevision, status?.currentRevision, status?.selector, conditions]);
+}

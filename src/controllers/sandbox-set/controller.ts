@@ -20,7 +20,7 @@ import { NewSandboxes, overdueMilliseconds } from "./new-sandboxes.ts";
 import { planSet } from "./plan.ts";
 import { memberOf } from "./pool.ts";
 import type { SetPlan, SetState } from "./state.ts";
-import { StatusPace } from "./status-pace.ts";
+import { StatusPace } from "./conditions.ts";
 
 export function setWatches({ informers, cache }: SetDependencies): ControllerWatch[] {
   const owner = controllerKeys("SandboxSet", group);

@@ -4,7 +4,7 @@ import type { CellParts, ClusterParts, ProcessParts } from "../cluster/controlle
 import type { Failures } from "./failures.ts";
 import type { SetMetrics } from "./metrics.ts";
 import type { NewSandboxes } from "./new-sandboxes.ts";
-import type { StatusPace } from "./status-pace.ts";
+import type { StatusPace } from "./conditions.ts";
 
 export interface SetDependencies
   extends Omit<ClusterParts, "client">, Omit<ProcessParts, "metrics">, Pick<CellParts, "engines"> {

@@ -13,8 +13,7 @@ import { templateOriginReferences } from "../origin/set-origin.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { backoffOf, nextFailures } from "./failures.ts";
 import { memberOf } from "./pool.ts";
-import { boundsOf } from "./rollout-bounds.ts";
-import type { Member, SetState } from "./state.ts";
+import { type Member, type SetState, boundsOf } from "./state.ts";
 
 /** Reads the state for a plan from the cache. Asks the API server for sandboxes that the cache should show by now. */
 export async function gather(set: SandboxSet, dependencies: SetDependencies): Promise<SetState> {

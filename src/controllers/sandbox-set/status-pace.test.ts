@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
-import { StatusPace } from "./status-pace.ts";
+import { StatusPace } from "./conditions.ts";
 
 it("writes transitions immediately, and changed numbers four times a second", () => {
   let milliseconds = 0;

@@ -15,7 +15,7 @@ import { type Method, method, grpcHandler } from "./unary.ts";
 import { snapshotMethods } from "./services/snapshots.ts";
 import { type ControllerOptions, volumeMethods } from "./services/volumes.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
-import { socketAccepts } from "../../base/socket-accepts.ts";
+import { socketAccepts } from "../../base/sockets.ts";
 
 export interface CsiDriverOptions {
   /** The path of its Unix socket. */

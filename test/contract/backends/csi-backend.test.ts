@@ -2,7 +2,7 @@ import { rename } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { csiBackend } from "../../../src/backends/csi/csi-backend.ts";
-import type { VolumeSnapshotRequest } from "../../../src/api/names/volume-snapshot-request.ts";
+import type { VolumeSnapshotRequest } from "../../../src/api/kinds/checkpoint-spec.ts";
 import type { Backend, CheckpointName } from "../../../src/backends/backend.ts";
 import type { SandboxRef } from "../../../src/backends/runtime.ts";
 import { groupKindsOf } from "../../../src/kube/volumes/group-snapshots.ts";

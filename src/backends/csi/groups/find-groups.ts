@@ -1,5 +1,6 @@
 import { CapturedVolume } from "../../../api/kinds/checkpoint.ts";
-import { labels } from "../../../api/names/labels.ts";
+import { labels, checkpointOfGroupLabel, groupLabel } from "../../../api/names/labels.ts";
+import { unlessCode } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
 import {
   type GroupKinds,
@@ -8,9 +9,10 @@ import {
   type GroupSnapshotContent,
 } from "../../../kube/volumes/group-snapshots.ts";
 import { type Snapshot, snapshotsIn } from "../../../kube/volumes/snapshots.ts";
+import { type Claim, claimsIn } from "../../../kube/volumes/volumes.ts";
 import type { CheckpointName } from "../../backend.ts";
 import type { SnapshotOfVolume } from "../captured-volume.ts";
-import { type GroupRecord, groupRecord } from "./group-record.ts";
+import { type GroupRecord, groupRecord, selectorOf, type VolumeGroup } from "./group-record.ts";
 
 export interface FoundGroup {
   group: GroupSnapshot;
@@ -72,4 +74,39 @@ export async function contentOfGroup(
   const name = status?.boundVolumeGroupSnapshotContentName ?? `groupsnapcontent-${metadata.uid}`;
   const content = await contents.find({ name });
   return content?.spec.volumeGroupSnapshotRef.uid === metadata.uid ? content : undefined;
+}
+
+/** Labels the claims of a group, so that its selector finds exactly them. @throws RametError if one was replaced meanwhile */
+export async function labelClaims(client: KubeClient, name: CheckpointName, group: VolumeGroup): Promise<void> {
+  const { namespace } = name;
+  await Promise.all(
+    group.volumes.map(({ claim, claimUid: uid }) =>
+      claimsIn(client).mergePatch(
+        { namespace, name: claim },
+        { metadata: { uid, labels: selectorOf(name, group.driver) } },
+      ),
+    ),
+  );
+}
+
+/** Removes the labels of a checkpoint's groups from all claims, also what an earlier attempt has left. */
+export async function unlabelClaims(client: KubeClient, { namespace, checkpointId }: CheckpointName): Promise<void> {
+  const label = groupLabel(checkpointId);
+  const { items } = await claimsIn(client).list({ namespace, labelSelector: label });
+  await Promise.all(items.map((claim) => removeLabel(client, claim, label)));
+}
+
+export function checkpointsOnClaim({ metadata }: Claim): CheckpointName[] {
+  return Object.keys(metadata.labels ?? {}).flatMap((label) => {
+    const checkpointId = checkpointOfGroupLabel(label);
+    return checkpointId === undefined ? [] : [{ namespace: metadata.namespace ?? "", checkpointId }];
+  });
+}
+
+async function removeLabel(client: KubeClient, { metadata }: Claim, label: string): Promise<void> {
+  const { uid } = metadata;
+  await claimsIn(client)
+    .mergePatch(metadata, { metadata: { uid, labels: { [label]: null } } })
+    // It was deleted, or replaced by another claim of the same name.
+    .catch(unlessCode("NotFound", "Conflict"));
 }

@@ -24,8 +24,7 @@ import {
   untilGone,
 } from "../remove-snapshots.ts";
 import { touch } from "../sweep-rules.ts";
-import { unlabelClaims } from "./claim-labels.ts";
-import { allMembers, contentOfGroup, groupsOf } from "./find-groups.ts";
+import { allMembers, contentOfGroup, groupsOf, unlabelClaims } from "./find-groups.ts";
 import { handleOf, isReleased, markReleased } from "../release-data.ts";
 
 /** Removes the groups of a checkpoint with their data, and the labels of its claims. @throws as {@link removeGroup} */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { RametError } from "../../../base/errors.ts";
-import { errorAnswer } from "./errors.ts";
+import { errorAnswer } from "./call.ts";
 
 describe("errorAnswer", () => {
   it.each([

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Checkpoint, type CheckpointPart } from "../kinds/checkpoint.ts";
+import { Checkpoint, type CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { exportedVolumes, parseExportedVolumes } from "./exported-volumes.ts";
 
 const time = "2030-01-01T00:00:00Z";
