@@ -13,7 +13,7 @@ import {
 import type { ClusterEnvironment } from "../provider/handlers/open-cluster.ts";
 import { ownerAnnotation } from "../src/api/names/labels.ts";
 import { findStack } from "../provider/handlers/snapshot-stack/find-stack.ts";
-import { planStack, type StackPlan, throwOnErrors } from "../provider/handlers/snapshot-stack/plan-stack.ts";
+import { planStack, type StackPlan, throwOnErrors } from "../provider/handlers/snapshot-stack/stack-findings.ts";
 import { summarize, type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
 import { emptyCluster, type ObservedCluster } from "../provider/handlers/snapshot-stack/observed-cluster.ts";
 import type { StackRequest } from "../provider/handlers/snapshot-stack/stack-parts.ts";

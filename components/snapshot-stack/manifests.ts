@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
 import { type Input, output } from "@pulumi/pulumi";
-import type { StackPlan } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
+import type { StackPlan } from "../../provider/handlers/snapshot-stack/stack-findings.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { waitForConditions } from "../await.ts";
 import { type SnapshotStackArgs, controllerNamespace } from "./args.ts";

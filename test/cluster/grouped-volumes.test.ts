@@ -1,7 +1,6 @@
 import { expect, it } from "vitest";
 import { groupLabel } from "../../src/api/names/labels.ts";
-import { groupKindsOf } from "../../src/kube/volumes/group-snapshots.ts";
-import { snapshotContentsIn, snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
+import { snapshotContentsIn, snapshotsIn, groupKindsOf } from "../../src/kube/volumes/snapshots.ts";
 import { claimsIn } from "../../src/kube/volumes/volumes.ts";
 import { volumesWorld } from "./volumes-world.ts";
 

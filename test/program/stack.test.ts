@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ownerAnnotation } from "../../src/api/names/labels.ts";
-import { planStack } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
+import { planStack } from "../../provider/handlers/snapshot-stack/stack-findings.ts";
 import type { StackRequest } from "../../provider/handlers/snapshot-stack/stack-parts.ts";
 import { crdNames } from "../../src/preflight/snapshot-objects.ts";
 import type { SnapshotStackArgs } from "../../components/snapshot-stack/args.ts";

@@ -1,5 +1,5 @@
 import type { KubeClient } from "../../src/kube/kube-client.ts";
-import { groupKindsOf } from "../../src/kube/volumes/group-snapshots.ts";
+import { groupKindsOf } from "../../src/kube/volumes/snapshots.ts";
 import { volumeObjects } from "../../src/local/volumes/cluster-objects.ts";
 
 /** Does something while the local driver has no VolumeGroupSnapshotClass, so that volumes are captured one by one. */

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Finding } from "../../../src/preflight/finding.ts";
-import { planStack, throwOnErrors } from "./plan-stack.ts";
+import { planStack, throwOnErrors } from "./stack-findings.ts";
 import type { StackRequest } from "./stack-parts.ts";
 import { crdNames, type ObservedController, type ObservedCrd } from "../../../src/preflight/snapshot-objects.ts";
 import { emptyCluster, type ObservedCluster } from "./observed-cluster.ts";

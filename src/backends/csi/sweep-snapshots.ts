@@ -1,7 +1,15 @@
 import { labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { quantityToBytes } from "../../base/quantity.ts";
-import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
+import {
+  type Snapshot,
+  type SnapshotContent,
+  snapshotContentsIn,
+  snapshotsIn,
+  type GroupKinds,
+  groupKindsOf,
+  type GroupSnapshotContent,
+} from "../../kube/volumes/snapshots.ts";
 import type { CheckpointName, Swept } from "../backend.ts";
 import { capturedVolume, checkpointOfSnapshot, numberOfVolumes } from "./captured-volume.ts";
 import { isImported } from "./imported-content.ts";
@@ -9,7 +17,6 @@ import { isRamets, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
 import { touch, isOld, isRemoved, isServed, type SweepSnapshotsOptions } from "./sweep-rules.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeObject } from "../../kube/object.ts";
-import { type GroupKinds, groupKindsOf, type GroupSnapshotContent } from "../../kube/volumes/group-snapshots.ts";
 import { claimsIn } from "../../kube/volumes/volumes.ts";
 import { checkpointsOnClaim, unlabelClaims } from "./groups/find-groups.ts";
 import { releaseGroupData, removeGroup, removeGroupContent } from "./groups/remove-group.ts";

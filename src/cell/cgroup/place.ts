@@ -4,8 +4,7 @@ import { defined } from "../../base/defined.ts";
 import { RametError, isFulfilled } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
 import { cgroupLayout, type CgroupLayout } from "./layout.ts";
-import type { V1Place } from "./plan-v1.ts";
-import type { V2Place } from "./plan-v2.ts";
+import type { V1Place, V2Place } from "./plan-versions.ts";
 import { cpuPeriodMicroseconds, type GroupBounds } from "./plan.ts";
 
 /** Where the groups of a sandbox can be created. */

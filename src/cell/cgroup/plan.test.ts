@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { CgroupPlan } from "./plan.ts";
-import { planV1 } from "./plan-v1.ts";
-import { planV2, type V2Place } from "./plan-v2.ts";
+import { planV1, planV2, type V2Place } from "./plan-versions.ts";
 
 const mebibyte = 1024 ** 2;
 const limits = { memoryBytes: 512 * mebibyte, cpuMillis: 1500, processes: 8192 };

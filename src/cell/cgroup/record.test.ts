@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { planV1 } from "./plan-v1.ts";
+import { planV1 } from "./plan-versions.ts";
 import { sweepCgroups, writeCgroupRecord } from "./record.ts";
 
 let directory: string;

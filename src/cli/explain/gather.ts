@@ -16,13 +16,12 @@ import type { Cluster } from "../cluster/cluster.ts";
 import { ignoredReport } from "../object/ignored-fields.ts";
 import type { UserKindName } from "../object/user-kind.ts";
 import { explainCheckpoint, isFreedByDeletion, withStorage } from "./checkpoint-rules.ts";
-import { explainClaim } from "./claim-rules.ts";
 import type { Explanation } from "./explanation.ts";
 import { type Cause, type CommonFacts, NodeFacts, PodFacts, valueOf } from "./facts.ts";
 import { withIgnored, explainTemplate, explainKey } from "./other-kind-rules.ts";
 import { absent, type FactReader } from "./read.ts";
 import { explainSandbox } from "./sandbox-rules.ts";
-import { explainSet } from "./set-rules.ts";
+import { explainSet, explainClaim } from "./set-rules.ts";
 import { explainSnapshot } from "./snapshot-rules.ts";
 
 /** Reads what an object depends on, and explains the chain from the cause to the object. */

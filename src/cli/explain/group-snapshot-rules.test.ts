@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { now, metadata, failed } from "../../../test/setup/volume-samples.ts";
-import { GroupSnapshot } from "../../kube/volumes/group-snapshots.ts";
+import { GroupSnapshot } from "../../kube/volumes/snapshots.ts";
 import { explainGroup } from "./group-snapshot-rules.ts";
 
 describe("a VolumeGroupSnapshot", () => {

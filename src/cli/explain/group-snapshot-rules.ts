@@ -1,4 +1,4 @@
-import type { GroupSnapshot } from "../../kube/volumes/group-snapshots.ts";
+import type { GroupSnapshot } from "../../kube/volumes/snapshots.ts";
 import type { VolumeQuota } from "../../preflight/cluster-facts.ts";
 import { isUsedUp } from "../../preflight/snapshot-checks.ts";
 import { silenceSeconds } from "./content-rules.ts";

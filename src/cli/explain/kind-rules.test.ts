@@ -10,11 +10,10 @@ import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { unpackFailure } from "../../cell/layers/layer-cache.ts";
 import { scratchHint, spaceHint } from "../../store/store-error.ts";
 import { explainCheckpoint, isFreedByDeletion, withStorage } from "./checkpoint-rules.ts";
-import { explainClaim } from "./claim-rules.ts";
 import type { Cause } from "./facts.ts";
-import { explainSet } from "./set-rules.ts";
+import { explainSet, explainClaim } from "./set-rules.ts";
 import { explainSnapshot } from "./snapshot-rules.ts";
-import { renderExplained } from "./render.ts";
+import { renderExplained } from "./explain.ts";
 import { explainTemplate } from "./other-kind-rules.ts";
 
 const now = new Date("2030-01-01T00:10:00Z");

@@ -5,9 +5,9 @@ import {
   SnapshotContent,
   snapshotContentsIn,
   snapshotsIn,
+  GroupSnapshot,
 } from "../../kube/volumes/snapshots.ts";
 import { Claim, claimsIn, storageClassesIn, volumeResources, volumesIn } from "../../kube/volumes/volumes.ts";
-import { GroupSnapshot } from "../../kube/volumes/group-snapshots.ts";
 import { readQuotas } from "../../preflight/read-snapshots.ts";
 import { explainContent } from "./content-rules.ts";
 import type { Explanation } from "./explanation.ts";

@@ -17,8 +17,7 @@ import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { parseObject } from "../../kube/object.ts";
 import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
-import { groupResources } from "../../kube/volumes/group-snapshots.ts";
-import { snapshotResources } from "../../kube/volumes/snapshots.ts";
+import { snapshotResources, groupResources } from "../../kube/volumes/snapshots.ts";
 import { volumeResources } from "../../kube/volumes/volumes.ts";
 
 /** The processes that volumes need. `runVolumeParts` starts them. */

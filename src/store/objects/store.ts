@@ -11,8 +11,7 @@ import { type Bucket, readWhole } from "./bucket.ts";
 import { bytesOf, inventory, removeCheckpoint, separateFiles } from "./inventory.ts";
 import { fileKey, maximumFiles, newAttempt, newProbeKey, publicationKey } from "./layout.ts";
 import { findPublication, isUnreadable, publishedCheckpoint, publishedManifest } from "./publication.ts";
-import { scrubStore } from "./scrub.ts";
-import { sweepStore } from "./sweep.ts";
+import { sweepStore, scrubStore } from "./upkeep.ts";
 
 export interface ObjectStoreOptions {
   bucket: Bucket;

@@ -5,8 +5,12 @@ import { csiBackend } from "../../../src/backends/csi/csi-backend.ts";
 import type { VolumeSnapshotRequest } from "../../../src/api/kinds/checkpoint-spec.ts";
 import type { Backend, CheckpointName } from "../../../src/backends/backend.ts";
 import type { SandboxRef } from "../../../src/backends/runtime.ts";
-import { groupKindsOf } from "../../../src/kube/volumes/group-snapshots.ts";
-import { snapshotClassesIn, snapshotContentsIn, snapshotsIn } from "../../../src/kube/volumes/snapshots.ts";
+import {
+  snapshotClassesIn,
+  snapshotContentsIn,
+  snapshotsIn,
+  groupKindsOf,
+} from "../../../src/kube/volumes/snapshots.ts";
 import { makeNamespace } from "../../setup/namespace.ts";
 import { VolumeClaims } from "../../setup/volume-claims.ts";
 import { startVolumeCluster, type VolumeCluster } from "../../setup/volume-cluster.ts";

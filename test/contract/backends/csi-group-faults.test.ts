@@ -12,8 +12,13 @@ import { RametError } from "../../../src/base/errors.ts";
 import { driverName } from "../../../src/local/csi/protocol.ts";
 import { KubeClient } from "../../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../../src/kube/kubeconfig.ts";
-import { type GroupKinds, groupKindsOf, type GroupSnapshot } from "../../../src/kube/volumes/group-snapshots.ts";
-import { snapshotContentsIn, snapshotsIn } from "../../../src/kube/volumes/snapshots.ts";
+import {
+  snapshotContentsIn,
+  snapshotsIn,
+  type GroupKinds,
+  groupKindsOf,
+  type GroupSnapshot,
+} from "../../../src/kube/volumes/snapshots.ts";
 import { claimsIn } from "../../../src/kube/volumes/volumes.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
 import type { SnapshotProgramName } from "../../../src/local/volumes/snapshot-programs.ts";

@@ -9,7 +9,7 @@ import { snapshotName } from "../../../src/backends/csi/captured-volume.ts";
 import { csiBackend } from "../../../src/backends/csi/csi-backend.ts";
 import { importedContentName } from "../../../src/backends/csi/imported-content.ts";
 import { controllerName, systemNamespace } from "../../../src/api/names/system-names.ts";
-import { assertGuarded } from "../../../src/controllers/checkpoint/import-guard.ts";
+import { assertGuarded } from "../../../src/controllers/checkpoint/import.ts";
 import { driverName } from "../../../src/local/csi/protocol.ts";
 import { controllerRights } from "../../../src/install/controller-rights.ts";
 import { roles } from "../../../src/install/rights.ts";

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdir, readFile, rmdir, writeFile } from "node:fs/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { planV2 } from "../../../src/cell/cgroup/plan-v2.ts";
+import { planV2 } from "../../../src/cell/cgroup/plan-versions.ts";
 import { inLeaves, SandboxCgroup } from "../../../src/cell/cgroup/sandbox-cgroup.ts";
 
 /**

@@ -1,7 +1,7 @@
 import { defined } from "../../../base/defined.ts";
 import { RametError, unlessCode } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
-import { type GroupKinds, groupKindsOf, type GroupSnapshot } from "../../../kube/volumes/group-snapshots.ts";
+import { type GroupKinds, groupKindsOf, type GroupSnapshot } from "../../../kube/volumes/snapshots.ts";
 import type { CheckpointName } from "../../backend.ts";
 import { groupNoteOf } from "../captured-volume.ts";
 import { snapshotsOf } from "../remove-snapshots.ts";

@@ -3,12 +3,13 @@ import { labels, checkpointOfGroupLabel, groupLabel } from "../../../api/names/l
 import { unlessCode } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
 import {
+  type Snapshot,
+  snapshotsIn,
   type GroupKinds,
   groupKindsOf,
   type GroupSnapshot,
   type GroupSnapshotContent,
-} from "../../../kube/volumes/group-snapshots.ts";
-import { type Snapshot, snapshotsIn } from "../../../kube/volumes/snapshots.ts";
+} from "../../../kube/volumes/snapshots.ts";
 import { type Claim, claimsIn } from "../../../kube/volumes/volumes.ts";
 import type { CheckpointName } from "../../backend.ts";
 import type { SnapshotOfVolume } from "../captured-volume.ts";

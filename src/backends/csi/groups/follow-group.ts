@@ -1,7 +1,7 @@
 import { defined } from "../../../base/defined.ts";
 import { unlessCode } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
-import type { GroupKinds, GroupSnapshot } from "../../../kube/volumes/group-snapshots.ts";
+import type { GroupKinds, GroupSnapshot } from "../../../kube/volumes/snapshots.ts";
 import { waitBesidesPreparation } from "../../../kube/volumes/preparation.ts";
 import { waitUntil } from "../../../kube/wait-until.ts";
 import type { CheckpointName } from "../../backend.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { GroupSnapshot } from "../../../kube/volumes/group-snapshots.ts";
+import { GroupSnapshot } from "../../../kube/volumes/snapshots.ts";
 import { checkpointOfSnapshot } from "../captured-volume.ts";
 import { groupManifest, groupName, groupRecord, selectorOf } from "./group-record.ts";
 

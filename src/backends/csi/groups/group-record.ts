@@ -4,7 +4,7 @@ import { CapturedVolume } from "../../../api/kinds/checkpoint.ts";
 import { annotations, groupLabel, labels } from "../../../api/names/labels.ts";
 import { jsonValue } from "../../../base/canonical-json.ts";
 import type { KubeManifest } from "../../../kube/object.ts";
-import type { GroupSnapshot } from "../../../kube/volumes/group-snapshots.ts";
+import type { GroupSnapshot } from "../../../kube/volumes/snapshots.ts";
 import type { CheckpointName } from "../../backend.ts";
 import { snapshotPrefix } from "../captured-volume.ts";
 import type { CapturableVolume } from "../volumes-to-capture.ts";

@@ -6,13 +6,11 @@ import {
   type SnapshotContent,
   snapshotContentsIn,
   snapshotsIn,
-} from "../../../kube/volumes/snapshots.ts";
-import {
   type GroupKinds,
   groupKindsOf,
   type GroupSnapshot,
   type GroupSnapshotContent,
-} from "../../../kube/volumes/group-snapshots.ts";
+} from "../../../kube/volumes/snapshots.ts";
 import type { CheckpointName } from "../../backend.ts";
 import {
   contentOf,

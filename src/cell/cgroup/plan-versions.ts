@@ -1,3 +1,4 @@
+import { controllers, type V1Controller } from "./layout.ts";
 import {
   type CgroupPlan,
   commonDirectory,
@@ -12,6 +13,82 @@ import {
   type Step,
   write,
 } from "./plan.ts";
+
+/** Where groups can be created in the hierarchies of version 1: below the cell's own groups. */
+export interface V1Place {
+  own: Partial<Record<V1Controller, string>>;
+  /** The limits of a Pod's container. Empty on a machine, where the cell's group is also that of other cells. */
+  bounds: GroupBounds;
+}
+
+/**
+ * Plans leaf groups below the cell's own groups, only where there is something to limit: `ramet/<uid>/sandbox` and, for memory,
+ * `ramet/<uid>/cut` for checkpoints. The cell stays in its own group, which version 1 allows. For the files see the kernel's
+ * admin-guide/cgroup-v1.
+ */
+export function planV1({ own, bounds }: V1Place, { uid, limits }: { uid: string; limits: SandboxLimits }): CgroupPlan {
+  const share = shareOf(limits, bounds);
+  const groups = controllers.flatMap((controller) => {
+    const parent = own[controller];
+    const base = `${parent ?? ""}/${commonDirectory}/${uid}`;
+    const set = settings(controller, `${base}/sandbox`, share);
+    return parent === undefined || set.length === 0 ? [] : [{ controller, base, set }];
+  });
+  const [memory, cpu, pids] = controllers.map((name) => groups.find(({ controller }) => controller === name)?.base);
+  const quota = (microseconds: number) => write(`${cpu ?? ""}/sandbox/cpu.cfs_quota_us`, microseconds);
+  const cut = memory && `${memory}/cut`;
+  return {
+    steps: [
+      ...groups.flatMap(({ base, set }) => [make(`${base}/sandbox`), ...set]),
+      ...(cut === undefined ? [] : [make(cut)]),
+    ],
+    // A thread moves itself through `tasks` immediately; through `cgroup.procs` it waits for all threads (3 to 5 ms).
+    enter: groups.map(({ base }) => `${base}/sandbox/tasks`),
+    aside: memory === undefined ? undefined : asideOf(memory),
+    cpu:
+      cpu === undefined || share.cpuMillis === undefined
+        ? undefined
+        : // -1: no limit.
+          { limit: [quota(cpuQuotaMicroseconds(share.cpuMillis))], lift: [quota(-1)] },
+    remove: [
+      ...groups.map(({ base }) => `${base}/sandbox`),
+      ...(cut === undefined ? [] : [cut]),
+      ...groups.map(({ base }) => base),
+    ],
+    removeIfEmpty: groups.map(({ base }) => base.slice(0, -uid.length - 1)),
+    oomKills: memory && `${memory}/sandbox/memory.oom_control`,
+    mustPollForOom: memory !== undefined,
+    refusedForks: pids && `${pids}/sandbox/pids.events`,
+    memory: memory === undefined ? undefined : share.memory,
+    limits: { ...limits, processes: share.processes },
+    missing: missingLimits(limits, (name) => (name === "memory" ? memory : cpu) !== undefined),
+  };
+}
+
+function asideOf(memory: string): CgroupPlan["aside"] {
+  return {
+    enter: `${memory}/cut/cgroup.procs`,
+    leave: `${memory}/sandbox/cgroup.procs`,
+    oomKills: `${memory}/cut/memory.oom_control`,
+  };
+}
+
+/** The settings of a controller's leaf group. Empty if there is nothing to limit. */
+function settings(controller: V1Controller, leaf: string, { memory, cpuMillis, processes }: Share): Step[] {
+  switch (controller) {
+    case "memory":
+      if (memory === undefined) return [];
+      return [
+        write(`${leaf}/memory.limit_in_bytes`, memory.leafBytes),
+        // Memory plus swap. Without it the limit only makes the machine swap.
+        { do: "write", file: `${leaf}/memory.memsw.limit_in_bytes`, value: `${memory.leafBytes}`, optional: true },
+      ];
+    case "cpu":
+      return cpuMillis === undefined ? [] : [write(`${leaf}/cpu.cfs_period_us`, cpuPeriodMicroseconds)];
+    case "pids":
+      return [write(`${leaf}/pids.max`, processes)];
+  }
+}
 
 /** Where groups can be created in the unified hierarchy. */
 export interface V2Place {
