@@ -11,6 +11,9 @@ const apiVersion = "snapshot.storage.k8s.io/v1";
 /** The last error of the snapshot-controller or of the sidecar, which repeat what failed. The text is the driver's. */
 export const SnapshotError = z.looseObject({ message: z.string().optional(), time: z.string().optional() });
 
+const Text = z.string().optional();
+const ObjectReference = z.looseObject({ namespace: Text, name: Text, uid: Text });
+
 export const Snapshot = z.looseObject({
   metadata: ObjectMeta,
   spec: z
@@ -46,11 +49,7 @@ export const SnapshotContent = z.looseObject({
     volumeSnapshotClassName: z.string().optional(),
     sourceVolumeMode: z.string().optional(),
     source: z.looseObject({ volumeHandle: z.string().optional(), snapshotHandle: z.string().optional() }).optional(),
-    volumeSnapshotRef: z.looseObject({
-      namespace: z.string().optional(),
-      name: z.string().optional(),
-      uid: z.string().optional(),
-    }),
+    volumeSnapshotRef: ObjectReference,
   }),
   status: z
     .looseObject({
@@ -160,11 +159,7 @@ export const GroupSnapshotContent = z.looseObject({
     driver: z.string(),
     deletionPolicy: z.string().optional(),
     source: z.looseObject({ volumeHandles: z.array(z.string()).optional() }),
-    volumeGroupSnapshotRef: z.looseObject({
-      namespace: z.string().optional(),
-      name: z.string().optional(),
-      uid: z.string().optional(),
-    }),
+    volumeGroupSnapshotRef: ObjectReference,
   }),
   status: z
     .looseObject({
