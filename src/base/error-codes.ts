@@ -56,6 +56,8 @@ export const errorCodes = {
     "The node or its cell lacks something that the checkpoint needs. Schedule the sandbox to a node that has what the message names.",
   CpuFeaturesMissing:
     "The CPU of the node lacks features that the checkpoint's memory needs. Add a node with these features, or capture the memory again on the nodes that exist; a checkpoint of [filesystem] alone needs none.",
+  ImageReplaced:
+    "The sandbox's image has other content under its name than at the capture. Give the earlier image its name again.",
   CheckpointTooNew: "A newer version of Ramet wrote the checkpoint. Upgrade Ramet to that version or a later one.",
   CheckpointTooLarge:
     "The checkpoint is larger than the store accepts. The source keeps running. Give the sandbox less memory, or use a directory store.",

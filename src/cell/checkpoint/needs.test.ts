@@ -89,7 +89,7 @@ it("says how files get the image back that was replaced under its name", () => {
   expect(otherImage({ ...files, image, files: [] }, image)).toBeUndefined();
   expect(otherImage({ ...files, image, files: [] }, { ...image, name: "earlier" })).toBeUndefined();
   expect(otherImage({ ...files, image, files: [] }, own)).toMatchObject({
-    code: "NeedNotMet",
+    code: "ImageReplaced",
     message:
       "restoring checkpoint c-1 failed: its files need the image python as sha256:aaaaaaaaaaaa, but this one is sha256:bbbbbbbbbbbb",
     hint: expect.stringContaining("give the earlier image this name again") as string,

@@ -43,7 +43,7 @@ export interface RestoreSourceOptions {
 /** A checkpoint of up to this size is loaded before its clone runs, because that takes less time than its first response. */
 const foregroundBytes = 32 * 2 ** 20;
 
-/** @throws RametError `NeedNotMet`, `CpuFeaturesMissing`, and those of `openForRead` */
+/** @throws RametError `NeedNotMet`, `CpuFeaturesMissing`, `ImageReplaced`, and those of `openForRead` */
 export async function openRestoreSource(
   { grant, contents, layers: grants = [] }: RestoreRequest,
   { paths, build, image, report, ...own }: RestoreSourceOptions,
@@ -193,11 +193,15 @@ export function otherImage(
   const [needed, has] = [image, own].map(({ name, digest }) => `${name}${isKnown ? ` as ${short(digest ?? "")}` : ""}`);
   const actual = isReplaced ? `this one is ${short(own.digest ?? "")}` : `the sandbox has ${has ?? ""}`;
   const why = `its ${needing} the image ${needed ?? ""}, but ${actual}`;
-  return new RametError("NeedNotMet", `restoring checkpoint ${checkpointId} failed: ${why}`, {
-    hint: isReplaced
-      ? "The image was replaced under its name: give the earlier image this name again, on one machine with ramet local image add, or take another checkpoint; on a cluster, a template that names its image by digest prevents this"
-      : `Use a template with the image ${image.name}, or restore without a template of its own`,
-  });
+  return new RametError(
+    isReplaced ? "ImageReplaced" : "NeedNotMet",
+    `restoring checkpoint ${checkpointId} failed: ${why}`,
+    {
+      hint: isReplaced
+        ? "The image was replaced under its name: give the earlier image this name again, on one machine with ramet local image add, or take another checkpoint; on a cluster, a template that names its image by digest prevents this"
+        : `Use a template with the image ${image.name}, or restore without a template of its own`,
+    },
+  );
 }
 
 type Sized = Pick<Manifest, "checkpointId" | "container" | "files">;

@@ -2,9 +2,12 @@ import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { problemOf } from "../../api/state/problem.ts";
 import { findCondition } from "../../kube/conditions.ts";
+import { endProblem, isEnded } from "../cluster/pod-facts.ts";
+import { rollbackUnderWay } from "./rollback.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
-import { changed, type ConditionChange, failed } from "./status.ts";
+import { changed, type ConditionChange, failed, notStartable } from "./status.ts";
 
 /** Deletes the Pod, then reports the pause as complete, and resumes on request. */
 export function planPaused(state: SandboxState): SandboxPlan {
@@ -51,6 +54,42 @@ function resuming(state: SandboxState, completed: ConditionChange) {
       { type: "Ready", status: "False", reason: "SandboxNotReady", message: "The sandbox is being resumed" },
     ],
   });
+}
+
+/** Whether a paused sandbox starts again, and not a rollback. */
+export function isResume({ sandbox }: SandboxState): boolean {
+  return sandbox.status?.phase === "Resuming" && rollbackUnderWay(sandbox) === undefined;
+}
+
+/** Why the cell of a resume does not have the image of the pause: its words, or those that its Pod has ended with. */
+export function replacedImage(state: SandboxState, pod: Pod): RametError | undefined {
+  if (!isResume(state)) return undefined;
+  const { start } = state;
+  if (start !== undefined) return start.state === "failed" ? onlyReplaced(start.error) : undefined;
+  // Another controller process may have received the refusal.
+  if (!isEnded(pod)) return undefined;
+  const { code, cause, hint } = endProblem(pod);
+  return code === "ImageReplaced" ? new RametError(code, cause, defined({ hint })) : undefined;
+}
+
+function onlyReplaced(error: RametError): RametError | undefined {
+  return error.code === "ImageReplaced" ? error : undefined;
+}
+
+/** The resume waits, as for its template: each Pod mounts what the image's name means then, so another one is tried later. */
+export function planReplacedImage(state: SandboxState, pod: Pod, error: RametError): SandboxPlan {
+  const status = notStartable(state, error.code, problemOf(error));
+  const retryInMilliseconds =
+    new Date(pod.metadata.creationTimestamp).getTime() + imageRetryMilliseconds - state.now.getTime();
+  if (retryInMilliseconds <= 0) return { actions: [{ do: "deletePod", pod }], status };
+  return { actions: [], status, requeueAfterMilliseconds: Math.min(retryInMilliseconds, imageRetryMilliseconds) };
+}
+
+const imageRetryMilliseconds = 15_000;
+
+/** Whether the status has that refusal. It stays until the next Pod shows whether the image is back. */
+export function awaitsImage({ sandbox }: SandboxState): boolean {
+  return findCondition(sandbox.status?.conditions, "Ready")?.reason === "ImageReplaced";
 }
 
 /** The checkpoint that holds a paused sandbox was deleted. */

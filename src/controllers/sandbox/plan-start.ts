@@ -14,7 +14,7 @@ import type { Origin } from "../origin/origin.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { listed } from "../volumes/restored-volumes.ts";
 import { isRefusedByCpu, lacksFeatures, planOtherNode } from "./plan-other-node.ts";
-import { rollbackUnderWay } from "./rollback.ts";
+import { awaitsImage, isResume, planReplacedImage, replacedImage } from "./plan-paused.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { ended, failed, notReady, notStartable, running } from "./status.ts";
 
@@ -38,8 +38,7 @@ export function planStart(state: SandboxState): SandboxPlan {
 
 /** A resume waits until a change of the template is undone: its memory is still there. */
 function notStarted(state: SandboxState, error: RametError): SandboxStatus {
-  const isPaused = state.sandbox.status?.phase === "Resuming" && rollbackUnderWay(state.sandbox) === undefined;
-  if (!isPaused || error.code !== "TemplateMismatch") return failed(state, error);
+  if (!isResume(state) || error.code !== "TemplateMismatch") return failed(state, error);
   return lacking(state, error.code, error);
 }
 
@@ -160,6 +159,8 @@ function planInPod(state: SandboxState, { template }: ResolvedTemplate, pod: Pod
     return { actions: [], status: running(state, pod, start.value), ...hiddenFiles(state.origin) };
   }
   if (isRefusedByCpu(state, pod)) return planOtherNode(state, pod);
+  const replaced = replacedImage(state, pod);
+  if (replaced !== undefined) return planReplacedImage(state, pod, replaced);
   // A cell that cannot start its sandbox responds with the reason and exits. The response has more detail than the Pod's end.
   if (start?.state === "failed") return { actions: [], status: failed(state, start.error) };
   if (isEnded(pod)) return { actions: [], status: ended(state, pod) };
@@ -215,7 +216,7 @@ function notPulled(pod: Pod, words: string): RametError {
 
 /** Reports the reason of the wait once it is long. A fast start needs only one status write. */
 export function slowly(state: SandboxState, message: string): SandboxPlan {
-  if (state.slowInMilliseconds > 0) return { actions: [] };
+  if (state.slowInMilliseconds > 0 || awaitsImage(state)) return { actions: [] };
   return { actions: [], status: notReady(state, "PodStarting", message) };
 }
 

@@ -177,6 +177,7 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
     { state: "running", failures: 0 },
     { state: "failed", error },
     { state: "failed", error: new RametError("CpuFeaturesMissing", "it needs avx512f") },
+    { state: "failed", error: new RametError("ImageReplaced", "it needs another image") },
     { state: "done", value: { generation: 1, phases: {} } },
   ),
   adoption: fc.constantFrom<SandboxState["adoption"]>(

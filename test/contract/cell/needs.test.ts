@@ -57,7 +57,7 @@ it("rejects memory and files of another image before anything is stopped, in a n
   const { manifestDigest } = await cells.checkpoint(source, "image-1");
   const checkpoint = { checkpointId: "image-1", manifestDigest };
   const refusal = {
-    code: "NeedNotMet",
+    code: "ImageReplaced",
     message: `restoring checkpoint image-1 failed: its memory needs the image python as sha256:${"a".repeat(12)}, but this one is sha256:${"b".repeat(12)}`,
     hint: expect.stringContaining("The image was replaced under its name") as string,
   };
