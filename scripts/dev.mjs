@@ -14,7 +14,7 @@ import { isSupervised, readStatus } from "../src/local/cluster-status.ts";
 import { stopCluster } from "../src/local/down.ts";
 import { sendPartLog } from "../src/local/log-files.ts";
 import { prepareCluster } from "../src/local/prepare-cluster.ts";
-import { signalProcess } from "../src/local/process-identity.ts";
+import { signalProcess } from "../src/base/process-identity.ts";
 import { startCluster } from "../src/local/up.ts";
 
 const { values } = parseArgs({ options: { name: { type: "string", default: "dev" } } });

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import * as z from "zod";
 import { clusterDirectory, dataDirectory, type ClusterDirectory } from "./cluster-directory.ts";
 import { readIfExistsSync, readJsonSync, replaceFileSync } from "./files.ts";
-import { isProcessRunning, ProcessIdentity } from "./process-identity.ts";
+import { isProcessRunning, ProcessIdentity } from "../base/process-identity.ts";
 
 export const partStates = ["preparing", "waiting", "starting", "running", "restarting", "stopping", "stopped"] as const;
 

@@ -4,7 +4,7 @@ import { RametError } from "../base/errors.ts";
 import type { ClusterDirectory } from "./cluster-directory.ts";
 import { isSupervised, readStatus, writeStatus } from "./cluster-status.ts";
 import { exists } from "./files.ts";
-import { isProcessRunning, type ProcessIdentity, signalProcess, untilEnded } from "./process-identity.ts";
+import { isProcessRunning, type ProcessIdentity, signalProcess, untilEnded } from "../base/process-identity.ts";
 import { withLock } from "./tools/lock.ts";
 import { sweepCgroups } from "../cell/cgroup/record.ts";
 import { PodDirectory } from "./node/pod-directory.ts";

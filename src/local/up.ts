@@ -6,7 +6,7 @@ import type { ClusterDirectory } from "./cluster-directory.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "./cluster-status.ts";
 import { writeSetting, type ClusterSetting } from "./cluster-setting.ts";
 import { killOrphans, stopSupervisor } from "./down.ts";
-import { identifyProcess, isProcessRunning, type ProcessIdentity, untilEnded } from "./process-identity.ts";
+import { identifyProcess, isProcessRunning, type ProcessIdentity, untilEnded } from "../base/process-identity.ts";
 import { withLock } from "./tools/lock.ts";
 import { makeUserDirectory } from "./user-directory.ts";
 

@@ -6,7 +6,7 @@ import { isPodReady } from "../../src/api/schema/pod.ts";
 import { unreadyMessage } from "../../src/controllers/cluster/pod-facts.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
-import { identifyProcess, isProcessRunning } from "../../src/local/process-identity.ts";
+import { identifyProcess, isProcessRunning } from "../../src/base/process-identity.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 import { copyOfGuest, otherGuest } from "../setup/other-engine.ts";
 import { TestCluster } from "./local-cluster.ts";

@@ -7,7 +7,7 @@ import { PodDirectory } from "../../src/local/node/pod-directory.ts";
 import { podProcesses } from "../../src/local/node/launch-pod.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { readStatus } from "../../src/local/cluster-status.ts";
-import { identifyProcess, isProcessRunning } from "../../src/local/process-identity.ts";
+import { identifyProcess, isProcessRunning } from "../../src/base/process-identity.ts";
 import { readPort } from "../../src/local/supervisor/parts.ts";
 import { accountToken, allowToReach, ask } from "../setup/gateway.ts";
 import { runningCluster } from "./running-cluster.ts";

@@ -1,5 +1,5 @@
 import { readdir, readFile } from "node:fs/promises";
-import { identifyProcess } from "../../src/local/process-identity.ts";
+import { identifyProcess } from "../../src/base/process-identity.ts";
 import type { RunningCell } from "./cell-rig.ts";
 
 /** Returns gVisor's processes for the sandboxes of a cell, the oldest first. */

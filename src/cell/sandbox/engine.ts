@@ -2,6 +2,7 @@ import { appendFile, mkdir, readFile, rm, symlink, writeFile } from "node:fs/pro
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { RametError } from "../../base/errors.ts";
+import { identifyProcess, isProcessRunning, type ProcessIdentity, signalProcess } from "../../base/process-identity.ts";
 import { type ProgramResult, runProgram } from "../../base/run-program.ts";
 import { inLeaves, type SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
 import { engineFailure } from "./engine-build.ts";
@@ -52,6 +53,8 @@ export class Engine {
   /** gVisor's own state. */
   readonly #root: string;
   readonly #pidFile: string;
+  /** gVisor's own process. Its PID alone may belong to another one later. */
+  #process: ProcessIdentity | undefined;
   readonly #early = new Map<EarlyCommand, Promise<HeldCommand | undefined>>();
 
   constructor(options: EngineOptions) {
@@ -128,20 +131,16 @@ export class Engine {
 
   /**
    * Sends a signal to gVisor's own process, which no sandbox can block. After `SIGSTOP` the sandbox no longer runs or responds,
-   * and `destroy` is still needed. Do not call it after the sandbox has ended: its PID may belong to another process.
+   * and `destroy` is still needed. Does nothing after the sandbox has ended.
    */
-  async halt(signal: "SIGSTOP" | "SIGKILL"): Promise<void> {
-    const pid = Number(await readFile(this.#pidFile, "utf8"));
-    try {
-      process.kill(pid, signal);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
-    }
+  halt(signal: "SIGSTOP" | "SIGKILL"): void {
+    if (this.#process !== undefined) signalProcess(this.#process, signal);
   }
 
   /** Whether gVisor's own process runs. It may have exited some time before the end of the sandbox is noticed. */
   async isRunning(): Promise<boolean> {
-    const pid = (await readFile(this.#pidFile, "utf8")).trim();
+    if (this.#process === undefined || !isProcessRunning(this.#process)) return false;
+    const { pid } = this.#process;
     // It is empty as soon as the exiting process starts to release its memory, which takes a while (proc_pid_cmdline(5)).
     const commandLine = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
     return commandLine !== "";
@@ -205,6 +204,7 @@ export class Engine {
     const args = [...command, "--bundle", this.#bundle, "--pid-file", this.#pidFile, this.#options.id];
     const { cgroup, sharesMemory = false } = this.#options;
     const { child, stdout, stderr } = await this.#run(args, cgroup?.enter ?? (sharesMemory ? [] : undefined));
+    this.#process = identifyProcess(Number(await readFile(this.#pidFile, "utf8")));
     if (child.stdout === null || child.stderr === null)
       throw new RametError("Internal", `gVisor ${command[0] ?? ""} failed: it has no output pipes`);
     return { stdout: child.stdout, stderr: child.stderr, early: { stdout, stderr } };
@@ -233,8 +233,8 @@ export class Engine {
   /** Charges the pages that gVisor writes for a checkpoint outside the sandbox's memory limit, which they would exceed. */
   async #writing(command: () => Promise<unknown>): Promise<void> {
     const { cgroup } = this.#options;
-    if (cgroup === undefined) await command();
-    else await cgroup.aside(Number(await readFile(this.#pidFile, "utf8")), command);
+    if (cgroup === undefined || this.#process === undefined) await command();
+    else await cgroup.aside(this.#process.pid, command);
   }
 
   /** Releases the command if it was started early, else runs it. */

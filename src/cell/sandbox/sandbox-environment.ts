@@ -218,11 +218,9 @@ export class SandboxEnvironment {
     const waiting = await taken?.catch(() => undefined);
     if (waiting === undefined) return undefined;
     const fits = !waiting.hasEnded && (await this.#hasLayers(waiting, layers));
-    const isRunning = !waiting.hasEnded && (await waiting.engine.isRunning());
-    if (fits && isRunning) return waiting;
+    if (fits && (await waiting.engine.isRunning())) return waiting;
     this.#replaced.push(waiting);
-    // Its PID may belong to another process when it has ended.
-    if (isRunning) await waiting.halt();
+    await waiting.halt();
     return undefined;
   }
 

@@ -209,14 +209,14 @@ export class Sandbox {
     // A default limit is far above what most sandboxes use.
     const mustFree = this.#isLimited || this.#cgroup?.usesMuchMemory === true;
     this.#isHalted = !mustFree;
-    await this.engine.halt(mustFree ? "SIGKILL" : "SIGSTOP");
+    this.engine.halt(mustFree ? "SIGKILL" : "SIGSTOP");
     if (mustFree) await this.ended;
   }
 
   async destroy(): Promise<void> {
     this.#destroyed = true;
     // `runsc delete` would wait for the stopped process.
-    if (this.#isHalted) await this.engine.halt("SIGKILL");
+    if (this.#isHalted) this.engine.halt("SIGKILL");
     this.#isHalted = false;
     await this.engine.destroy();
     await this.#root.remove();

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { stringify } from "yaml";
 import { memoryIo } from "../../../test/setup/memory-io.ts";
 import { writeStatus } from "../../local/cluster-status.ts";
-import { identifyProcess } from "../../local/process-identity.ts";
+import { identifyProcess } from "../../base/process-identity.ts";
 import { withCluster } from "./cluster.ts";
 import { kubeconfigSource } from "./kubeconfig-source.ts";
 

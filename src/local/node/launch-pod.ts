@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { closeSync, openSync, readdirSync, readFileSync } from "node:fs";
 import { RametError, resultOr } from "../../base/errors.ts";
-import { identifyProcess, type ProcessIdentity, signalProcess } from "../process-identity.ts";
+import { identifyProcess, type ProcessIdentity, signalProcess } from "../../base/process-identity.ts";
 import { viewFlags, type CellView, type MachineView } from "./pod-view.ts";
 
 /** The outer process of a Pod that was just started. */

@@ -6,7 +6,7 @@ import { CellState } from "../../api/wire/cell-api.ts";
 import { sweepCgroups } from "../../cell/cgroup/record.ts";
 import { parsedJson } from "../../base/tolerant-parse.ts";
 import { readIfExistsSync, readJsonSync, replaceFileSync } from "../files.ts";
-import { ProcessIdentity } from "../process-identity.ts";
+import { ProcessIdentity } from "../../base/process-identity.ts";
 
 /** The record of a Pod that the node needs after its own restart. */
 export const PodRecord = z.object({

@@ -1,7 +1,7 @@
 import { watch } from "node:fs";
 import type { CellState } from "../../api/wire/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
-import { isProcessRunning, signalProcess } from "../process-identity.ts";
+import { isProcessRunning, signalProcess } from "../../base/process-identity.ts";
 import type { LaunchedPod } from "./launch-pod.ts";
 import type { PodDirectory, PodRecord } from "./pod-directory.ts";
 import type { Container } from "../../api/schema/pod-template.ts";

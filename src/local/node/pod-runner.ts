@@ -6,7 +6,7 @@ import type { Log } from "../../base/log.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
-import { signalProcess } from "../process-identity.ts";
+import { signalProcess } from "../../base/process-identity.ts";
 import { observe, unreportedMilliseconds } from "./observe.ts";
 import { PodDirectory, podDirectories } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";

@@ -6,7 +6,7 @@ import { cellPort } from "../../api/wire/cell-api.ts";
 import { mainContainer } from "../../api/pod/container-spec.ts";
 import type { Container, Volume } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
-import { signalProcess } from "../process-identity.ts";
+import { signalProcess } from "../../base/process-identity.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Claims } from "./claims.ts";
 import type { CellImages } from "./engine-bundles.ts";

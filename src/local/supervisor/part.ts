@@ -3,7 +3,7 @@ import { backoffMilliseconds } from "../../base/backoff.ts";
 import { type Clock, delay, isAborted } from "../../base/clock.ts";
 import type { PartStatus } from "../cluster-status.ts";
 import type { Child } from "../control-plane/child.ts";
-import { identifyProcess } from "../process-identity.ts";
+import { identifyProcess } from "../../base/process-identity.ts";
 
 export interface PartOptions {
   name: string;

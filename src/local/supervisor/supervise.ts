@@ -15,7 +15,7 @@ import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-sta
 import { readSetting } from "../cluster-setting.ts";
 import { keepDomainCertificate } from "../control-plane/domain-certificate.ts";
 import { collectGarbage } from "../garbage-collector.ts";
-import { identifyProcess } from "../process-identity.ts";
+import { identifyProcess } from "../../base/process-identity.ts";
 import { applyManifest, seedVolumes, clusterTemplates, withClient } from "./seed-cluster.ts";
 import { packageRoot } from "../tools/tool.ts";
 import { snapshotCrds } from "../volumes/cluster-objects.ts";

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { systemClock } from "../../base/clock.ts";
-import { identifyProcess } from "../process-identity.ts";
+import { identifyProcess } from "../../base/process-identity.ts";
 import { withLock } from "./lock.ts";
 
 let dir: string;

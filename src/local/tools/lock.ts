@@ -5,7 +5,7 @@ import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { delay, type Clock } from "../../base/clock.ts";
 import { unlessMissing } from "../files.ts";
-import { identifyProcess, isProcessRunning, ProcessIdentity } from "../process-identity.ts";
+import { identifyProcess, isProcessRunning, ProcessIdentity } from "../../base/process-identity.ts";
 
 export interface LockOptions {
   clock: Clock;

@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { text } from "node:stream/consumers";
 import { RametError } from "../../base/errors.ts";
 import { canceled, isAborted } from "../../base/clock.ts";
-import { kill } from "../process-identity.ts";
+import { kill } from "../../base/process-identity.ts";
 
 export interface RunOptions {
   cwd?: string;

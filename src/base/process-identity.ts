@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import * as z from "zod";
-import { type Clock, delay } from "../base/clock.ts";
-import { hasSystemCode, resultOr } from "../base/errors.ts";
+import { type Clock, delay } from "./clock.ts";
+import { hasSystemCode, resultOr } from "./errors.ts";
 
 /**
  * Identifies one process even if its process id is reused: process id, start time (field 22 of `/proc/<pid>/stat`,
