@@ -34,7 +34,11 @@ async function engineOf(pid: number): Promise<{ engine: Engine; pidFile: string 
     `#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" = --pid-file ] && printf ${pid} > "$2"; shift; done\n`,
     { mode: 0o755 },
   );
-  const images = new SavedImages({ gofer: undefined, directory: join(directory, "gofer"), root: { layer: directory, upper: directory } });
+  const images = new SavedImages({
+    gofer: undefined,
+    directory: join(directory, "gofer"),
+    root: { layer: directory, upper: directory },
+  });
   const engine = new Engine({ runsc, directory, id: "a", layerBytes: 1, images, environment: {} });
   await engine.create({});
   return { engine, pidFile: join(directory, "bundles", "a", "sandbox.pid") };
