@@ -1,5 +1,6 @@
 import type { Checkpoint } from "../kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
+import type { Sandbox } from "../kinds/sandbox.ts";
 import { labels } from "../names/labels.ts";
 import { group } from "../schema/kind.ts";
 import { checkpointState, isPauseCheckpoint, storedHandle } from "./checkpoint.ts";
@@ -124,6 +125,14 @@ export class Storage {
   ofSnapshot(uid: string): Checkpoint[] {
     return this.checkpoints.filter(({ metadata }) => metadata.labels?.[labels.snapshotUid] === uid);
   }
+}
+
+/** The ids of the layers that sandboxes run on, with their namespaces. @see Storage.freedBy */
+export function layersInUse(sandboxes: readonly Sandbox[]): ReadonlySet<string> {
+  const ids = sandboxes.flatMap(({ metadata: { namespace }, status }) =>
+    (status?.ramet?.layers ?? []).map((id) => `${namespace}/${id}`),
+  );
+  return new Set(ids);
 }
 
 function recordedSize({ status }: Checkpoint): number | undefined {

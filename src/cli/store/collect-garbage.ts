@@ -1,6 +1,6 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
-import { type Holder, Storage } from "../../api/state/storage.ts";
+import { type Holder, layersInUse, Storage } from "../../api/state/storage.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import {
@@ -114,12 +114,9 @@ function storedBy(state: CollectionState, deleted: readonly Garbage[]): KeptStor
   const { hasCheckpoint } = referencesOf(state);
   const byName = new Map(checkpoints.map((one) => [keyOf(one.metadata), one]));
   const uids = new Set(deleted.map(({ uid }) => uid));
-  const layers = sandboxes.flatMap(({ metadata: { namespace }, status }) =>
-    (status?.ramet?.layers ?? []).map((id) => `${namespace}/${id}`),
-  );
   const kept = new Storage(checkpoints.filter(({ metadata }) => !uids.has(metadata.uid)));
   return {
-    freedBytes: new Storage(checkpoints).freedBy(uids, new Set(layers)),
+    freedBytes: new Storage(checkpoints).freedBy(uids, layersInUse(sandboxes)),
     keptBytes: kept.usedBytes,
     kept: kept
       .holders(snapshots)

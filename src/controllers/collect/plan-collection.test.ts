@@ -160,6 +160,36 @@ it("deletes no more than necessary of the unneeded steps, the longest unneeded f
   );
 });
 
+/** The Checkpoint of a step whose files are a layer, or of a version, on the layers of these steps. */
+const onLayers = (own: Checkpoint, steps: readonly number[]) => {
+  const layers = steps.map((n) => ({ checkpointId: `id-${n}`, manifestDigest: digest(n), sizeBytes: 60 }));
+  const part = { backend: "cell", contents: ["filesystem"], consistency: "atomic", cutAt: "2026-01-01T00:00:00Z" };
+  const handle = own.metadata.annotations?.["ramet.dev/step-digest"] ?? digest(99);
+  const parts = [{ ...part, handle, sizeBytes: own.status?.ramet?.sizeBytes ?? 0, layers }];
+  return Checkpoint.parse({ ...own, status: { ...own.status, ramet: { ...own.status?.ramet, parts } } });
+};
+
+it("neither counts nor deletes a step whose layer something else holds, as that frees nothing", () => {
+  const layer = onLayers(cache(1, {}), [1]);
+  const version = onLayers(cache(9, { sizeBytes: 5, more: { labels: {}, annotations: {} } }), [1]);
+  const planned = (state: Partial<CollectionState>) => names(planCollection({ ...empty, ...state }));
+  expect(planned({ checkpoints: [layer], stepCacheBytes: 59 })).toEqual(["StepCache step-1"]);
+  expect(planned({ checkpoints: [layer, version], stepCacheBytes: 59 })).toEqual([]);
+  const running = { ...sandbox("r"), status: { phase: "Running" as const, ramet: { layers: ["id-1"] } } };
+  expect(planned({ checkpoints: [layer], sandboxes: [running], stepCacheBytes: 59 })).toEqual([]);
+  // The other 60 bytes are in the budget, so nothing is evicted in vain.
+  expect(planned({ checkpoints: [layer, version, cache(2, { day: 9 })], stepCacheBytes: 60 })).toEqual([]);
+});
+
+it("deletes the upper one of two unneeded steps first, as only that frees a layer", () => {
+  const [lower, upper] = [onLayers(cache(1, {}), [1]), onLayers(cache(2, { day: 9 }), [1, 2])];
+  const planned = (stepCacheBytes: number) =>
+    names(planCollection({ ...empty, checkpoints: [lower, upper], stepCacheBytes }));
+  expect(planned(120)).toEqual([]);
+  expect(planned(60)).toEqual(["StepCache step-2"]);
+  expect(planned(59)).toEqual(["StepCache step-2", "StepCache step-1"]);
+});
+
 it("applies the budget to each namespace separately", () => {
   const more = { namespace: "b", uid: "uid-b" };
   const checkpoints = [cache(1, {}), cache(2, { more })];

@@ -2,6 +2,7 @@ import { isCloneable } from "../../api/state/checkpoint.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import { layersInUse, Storage } from "../../api/state/storage.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { treePurpose } from "../../api/tree/tree-upload.ts";
 import { parseDuration } from "../../base/duration.ts";
@@ -146,21 +147,31 @@ function uidsOf(objects: readonly { metadata: { uid: string } }[]): Set<string> 
 }
 
 /**
- * If the captured steps of a namespace exceed the budget, those that no recipe has are deleted, longest unneeded first, until
- * the others fit. Those of current recipes count, but are kept.
+ * If what only the captured steps of a namespace hold exceeds the budget, those that no recipe has are deleted, longest unneeded first,
+ * until the others fit. Those of current recipes count, but are kept. A layer that a version or a running sandbox has too does not
+ * count, as no deletion of a step frees it.
  */
 function unneededStepCaches(state: CollectionState, references: References): Garbage[] {
-  const caches = state.checkpoints.filter(isStepCache);
-  const byNamespace = Map.groupBy(caches, ({ metadata }) => metadata.namespace);
-  return [...byNamespace.values()].flatMap((own) => {
-    let over = own.reduce((sum, cache) => sum + bytesOf(cache), -state.stepCacheBytes);
-    const candidates = own.filter((cache) => !references.hasCheckpoint(cache)).toSorted(longestUnneededFirst);
-    return candidates.flatMap((cache) => {
-      // Deleting one without a size frees nothing.
-      if (over <= 0 || bytesOf(cache) === 0) return [];
-      over -= bytesOf(cache);
+  const byNamespace = Map.groupBy(state.checkpoints, ({ metadata }) => metadata.namespace);
+  const layers = layersInUse(state.sandboxes);
+  return [...byNamespace.values()].flatMap((all) => {
+    const storage = new Storage(all);
+    const own = all.filter(isStepCache);
+    const heldBy = (some: readonly Checkpoint[]) => storage.freedBy(uidsOf(some), layers);
+    const most = heldBy(own) - state.stepCacheBytes;
+    const left = new Set(own.filter((cache) => !references.hasCheckpoint(cache)).toSorted(longestUnneededFirst));
+    const deleted: Checkpoint[] = [];
+    for (let freed = 0; freed < most;) {
+      // The first one that frees something now: a layer is freed with the last step on it.
+      const next = [...left].find((cache) => heldBy([...deleted, cache]) > freed);
+      if (next === undefined) break;
+      left.delete(next);
+      deleted.push(next);
+      freed = heldBy(deleted);
+    }
+    return deleted.map((cache) => {
       const why = `captured step that no recipe has had since ${lastNeededAt(cache)}, above the size budget`;
-      return [garbageOf(cache, { garbage: "StepCache", kind: "Checkpoint", why })];
+      return garbageOf(cache, { garbage: "StepCache", kind: "Checkpoint", why });
     });
   });
 }
@@ -177,10 +188,6 @@ function isStepCache(checkpoint: Checkpoint): boolean {
 function longestUnneededFirst(a: Checkpoint, b: Checkpoint): number {
   const [first, second] = [Date.parse(lastNeededAt(a)), Date.parse(lastNeededAt(b))];
   return first - second || a.metadata.name.localeCompare(b.metadata.name);
-}
-
-function bytesOf({ status }: Checkpoint): number {
-  return status?.ramet?.sizeBytes ?? 0;
 }
 
 /** Objects that others refer to are never deleted. */
