@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { expect, it } from "vitest";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { RametError } from "../../base/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { defaultQuota } from "../../api/quota/namespace-quota.ts";
 import { CheckpointUsage } from "./usage.ts";
 
@@ -40,7 +40,9 @@ it("counts layers once, also when their own checkpoints are gone", () => {
   const quotas = { of: () => ({ ...defaultQuota, storeBytes: 100 }) };
   const usage = new CheckpointUsage({ checkpointsIn: () => all }, quotas);
   const { status: _, ...checkpoint } = stored("new", 0);
-  expect(usage.of({ checkpoint, checkpointId: "new", capture: undefined, spec: { keepRunning: true } })).toEqual({
+  expect(
+    usage.of({ checkpoint, checkpointId: "new", capture: undefined, spec: { keepRunning: true }, source: {} }),
+  ).toEqual({
     maxBytes: 100 - 37,
   });
 });
@@ -54,7 +56,7 @@ it("adds nothing to the use of a quota for a checkpoint that shares the data of 
     const { status: _, ...checkpoint } = stored("new", 60);
     const labelled = { ...checkpoint, metadata: { ...checkpoint.metadata, labels } };
     const capture = { state: "done" as const, value: { ...status?.ramet, parts: status?.ramet?.parts ?? [] } };
-    return usage.of({ checkpoint: labelled, checkpointId: "new", capture, spec: { keepRunning: true } });
+    return usage.of({ checkpoint: labelled, checkpointId: "new", capture, spec: { keepRunning: true }, source: {} });
   };
   const labels = { "ramet.dev/data-of": "pause" };
   expect(admitted("pause", labels)).toEqual({});
@@ -62,4 +64,34 @@ it("adds nothing to the use of a quota for a checkpoint that shares the data of 
   const { problem } = admitted("new", labels) as { problem: RametError };
   expect(problem).toMatchObject({ code: "QuotaExceeded" });
   expect(problem.message).toContain("uses 120 B of 100 B");
+});
+
+it("takes a checkpoint that shares stored data although the quota of bytes is used up", () => {
+  const quotas = { of: () => ({ ...defaultQuota, storeBytes: 50, checkpoints: 2 }) };
+  const pause = stored("pause", 60);
+  const all = [pause];
+  const usage = new CheckpointUsage({ checkpointsIn: () => all }, quotas);
+  const { status: _, ...checkpoint } = stored("new", 0);
+  const counted = { checkpoint, checkpointId: "new", spec: { keepRunning: true } };
+  const before = { ...counted, capture: undefined };
+  const code = "QuotaExceeded";
+  expect(usage.of({ ...before, source: {} })).toMatchObject({ problem: { code } });
+  expect(usage.of({ ...before, source: { dataId: "pause" } })).toEqual({});
+  // The quota was lowered meanwhile, and the shared data adds nothing.
+  const value = { ...pause.status?.ramet, parts: pause.status?.ramet?.parts ?? [] };
+  const after = { ...counted, capture: { state: "done", value } as const };
+  expect(usage.of({ ...after, source: { dataId: "pause" } })).toEqual({});
+  all.push(stored("other", 1));
+  expect(usage.of({ ...before, source: { dataId: "pause" } })).toMatchObject({ problem: { code } });
+});
+
+it("names the quota only where a quota limits the size of a checkpoint", () => {
+  const explained = (storeBytes: number, code: "QuotaExceeded" | "CheckpointTooLarge") =>
+    new CheckpointUsage({ checkpointsIn: () => [] }, { of: () => ({ ...defaultQuota, storeBytes }) }).explain(
+      stored("new", 0),
+      new RametError(code, "writing a layer failed"),
+    ).message;
+  expect(explained(50, "QuotaExceeded")).toContain("of its quota storeBytes");
+  expect(explained(50, "CheckpointTooLarge")).toBe("writing a layer failed");
+  expect(explained(Infinity, "QuotaExceeded")).toBe("writing a layer failed");
 });

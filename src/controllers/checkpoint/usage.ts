@@ -18,6 +18,8 @@ interface Counted {
   checkpointId: string;
   capture: Attempt<CheckpointRecord> | undefined;
   spec: Pick<ResolvedCheckpointSpec, "keepRunning"> | { problem: RametError };
+  /** With a `dataId`, it shares data that the namespace has already. */
+  source: object;
 }
 
 /**
@@ -40,9 +42,9 @@ export class CheckpointUsage {
    * The quota of a checkpoint, before its capture and, if its source keeps running, after it. A sandbox that was captured to be
    * stopped is paused: its checkpoint is kept, as the sandbox would be lost without it.
    */
-  of({ checkpoint, checkpointId, capture, spec }: Counted): Admission {
+  of({ checkpoint, checkpointId, capture, spec, source }: Counted): Admission {
     if (!isUnfinished(checkpoint)) return {};
-    if (capture === undefined) return this.#admission(checkpoint);
+    if (capture === undefined) return this.#admission(checkpoint, source);
     if (capture.state !== "done") return {};
     const problem = this.#excess({
       ...checkpoint,
@@ -58,14 +60,14 @@ export class CheckpointUsage {
   }
 
   /** Asked before a capture. One that has started before, with another controller, has its place already. */
-  #admission(checkpoint: Checkpoint): Admission {
+  #admission(checkpoint: Checkpoint, source: object): Admission {
     const quota = this.#quotas.of(checkpoint.metadata.namespace);
     const hasPlace = capturedPodUid(checkpoint) !== undefined;
     if ("problem" in quota) return hasPlace ? {} : quota;
     const others = this.#others(checkpoint);
     if (!hasPlace && others.length >= quota.checkpoints)
       return this.#refused(checkpoint, { quota: "checkpoints", limit: quota.checkpoints, used: others.length });
-    if (quota.storeBytes === Infinity) return {};
+    if (quota.storeBytes === Infinity || "dataId" in source) return {};
     const bytes = this.#bytesOf(others);
     const maxBytes = Math.max(0, quota.storeBytes - bytes);
     if (!hasPlace && maxBytes === 0)
@@ -82,15 +84,16 @@ export class CheckpointUsage {
     const limit = "problem" in quota ? Infinity : quota.storeBytes;
     this.#started.set(checkpoint.metadata.uid, { sizeBytes: checkpoint.status?.ramet?.sizeBytes ?? 0 });
     if (limit === Infinity) return undefined;
-    const used = this.#bytesOf([...this.#others(checkpoint), checkpoint]);
-    if (used <= limit) return undefined;
+    const others = this.#others(checkpoint);
+    const used = this.#bytesOf([...others, checkpoint]);
+    if (used <= Math.max(limit, this.#bytesOf(others))) return undefined;
     return this.#refused(checkpoint, { quota: "storeBytes", limit, used }).problem;
   }
 
   /** Adds the quota to the error of a cell that has found the checkpoint too large. Other errors are returned unchanged. */
   explain(checkpoint: Checkpoint, error: RametError): RametError {
     const quota = this.#quotas.of(checkpoint.metadata.namespace);
-    if (error.code !== "QuotaExceeded" || "problem" in quota) return error;
+    if (error.code !== "QuotaExceeded" || "problem" in quota || quota.storeBytes === Infinity) return error;
     const used = this.#bytesOf(this.#others(checkpoint));
     return this.#refused(checkpoint, { quota: "storeBytes", limit: quota.storeBytes, used }, error.message).problem;
   }
