@@ -60,7 +60,7 @@ export const errorCodes = {
     "The sandbox's image has other content under its name than at the capture. Give the earlier image its name again.",
   CheckpointTooNew: "A newer version of Ramet wrote the checkpoint. Upgrade Ramet to that version or a later one.",
   CheckpointTooLarge:
-    "The checkpoint is larger than the store accepts. The source keeps running. Give the sandbox less memory, or use a directory store.",
+    "The checkpoint is larger than the store accepts, or a layer than its sandbox may write. The source keeps running. Give the sandbox less memory, use a directory store, or delete large files.",
   StoreUnavailable:
     "The store cannot be read: its directory is missing, or its bucket does not respond. Mount the directory, or check the network and the credentials for the bucket.",
   StoreReadOnly: "The store is not writable. Mount it read-write, or grant the controllers write access.",

@@ -129,9 +129,10 @@ export class GuestControl {
    * @throws RametError `QuotaExceeded`, `Internal` with the guest's reason, `GuestUnreachable`
    */
   async changes(base: Readable, path: string, { withTmp, maxBytes, signal }: ChangesLimits): Promise<ChangesResult> {
+    const most = Number.isFinite(maxBytes) ? [`most=${Math.floor(maxBytes)}`] : [];
     const call = {
       method: "POST",
-      path: `/changes${withTmp ? "?with=tmp" : ""}`,
+      path: `/changes?${[...(withTmp ? ["with=tmp"] : []), ...most].join("&")}`,
       body: base,
       signal,
       headers: { "content-type": "application/octet-stream" },
@@ -143,7 +144,9 @@ export class GuestControl {
     }
     await pipeline(response, atMost(maxBytes), createWriteStream(path, { flags: "wx", mode: 0o600 }), { signal });
     const answer = parsedAnswer(ChangesResult, response.trailers["ramet-layer"] ?? "", "the guest's answer to a layer");
-    if (answer.message !== undefined) throw new RametError("Internal", `writing a layer failed: ${answer.message}`);
+    const { message, tooLarge = false } = answer;
+    if (message !== undefined)
+      throw new RametError(tooLarge ? "QuotaExceeded" : "Internal", `writing a layer failed: ${message}`);
     return answer;
   }
 
@@ -191,6 +194,8 @@ const ChangesResult = z.object({
   bytes: z.number(),
   /** Sockets and device nodes, which a layer does not have. */
   skipped: z.number(),
+  /** The files would exceed `most`. Guests of earlier releases do not check it. */
+  tooLarge: z.boolean().optional(),
   message: GuestText.optional(),
 });
 export type ChangesResult = z.infer<typeof ChangesResult>;

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { layerBytesOf } from "../../api/wire/cell-api.ts";
+import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
 import { layerFile } from "../../store/manifest.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -24,7 +25,7 @@ const overheadBytes = 1024 ** 3;
 /**
  * Writes a layer with what the sandbox has changed since it started into `imagePath`. Programs keep running: what they change
  * meanwhile has its old or its new content.
- * @throws RametError `QuotaExceeded`, `Timeout`, `Internal` with the guest's reason
+ * @throws RametError `QuotaExceeded` above `maxBytes`, `CheckpointTooLarge` above what a layer may have at most, `Timeout`, `Internal` with the guest's reason
  */
 export async function captureLayer(
   { sandbox, guest, setting, clock }: LayerSubject,
@@ -33,11 +34,23 @@ export async function captureLayer(
 ): Promise<void> {
   const milliseconds = leastMilliseconds + (await sandbox.writtenBytes()) / leastBytesPerMillisecond;
   const withTmp = !setting.container.mounts.some(({ target }) => target === "/tmp");
+  const mostBytes = layerBytesOf(setting.container) + overheadBytes;
   await within({ clock, milliseconds, what: "Writing a layer" }, (signal) =>
     guest.changes(rootList(sandbox.rootPath), join(imagePath, layerFile), {
       withTmp,
-      maxBytes: Math.min(maxBytes, layerBytesOf(setting.container) + overheadBytes),
+      maxBytes: Math.min(maxBytes, mostBytes),
       signal,
     }),
-  );
+  ).catch((thrown: unknown) => {
+    const error = RametError.from(thrown);
+    throw error.code === "QuotaExceeded" && mostBytes < maxBytes ? aboveLayer(error) : error;
+  });
+}
+
+/** No quota of the namespace is exceeded, so raising one would not help. */
+function aboveLayer(cause: RametError): RametError {
+  return new RametError("CheckpointTooLarge", cause.message, {
+    hint: "Delete large or sparse files in the sandbox, or raise the container's resources.limits.ephemeral-storage",
+    cause,
+  });
 }

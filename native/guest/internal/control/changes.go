@@ -1,9 +1,12 @@
 package control
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -17,6 +20,8 @@ type changesAnswer struct {
 	layers.Counts
 	// Message is why the layer is incomplete.
 	Message string `json:"message,omitempty"`
+	// TooLarge tells that it would have more bytes than requested.
+	TooLarge bool `json:"tooLarge,omitempty"`
 }
 
 // changes responds with a layer that has what was changed in the root since the list in the request.
@@ -35,14 +40,19 @@ func (s *Server) changes(w http.ResponseWriter, r *http.Request) {
 	if slices.Contains(r.URL.Query()["with"], "tmp") {
 		mounts = slices.DeleteFunc(mounts, func(path string) bool { return path == "tmp" })
 	}
+	most, err := strconv.ParseInt(cmp.Or(r.URL.Query().Get("most"), "0"), 10, 64)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "InvalidArgument", "most is not a number of bytes")
+		return
+	}
 	syscall.Sync()
 	w.Header().Set("Trailer", changesTrailer)
 	w.Header().Set("Content-Type", "application/x-tar")
 	leave := []string{strings.TrimPrefix(s.StateDir, "/"), strings.TrimPrefix(s.MarkDir, "/"), ".ramet"}
-	counts, err := layers.Write(w, base, layers.Options{Root: "/", Mounts: mounts, Leave: leave})
+	counts, err := layers.Write(w, base, layers.Options{Root: "/", Mounts: mounts, Leave: leave, MostBytes: most})
 	answer := changesAnswer{Counts: counts}
 	if err != nil {
-		answer.Message = err.Error()
+		answer.Message, answer.TooLarge = err.Error(), errors.Is(err, layers.ErrTooLarge)
 	}
 	text, _ := json.Marshal(answer)
 	w.Header().Set(changesTrailer, string(text))

@@ -196,6 +196,28 @@ func TestALayerCannotHaveTheNameOfAWhiteout(t *testing.T) {
 	}
 }
 
+func TestASparseFileAboveTheLimitIsRefusedBeforeItIsWritten(t *testing.T) {
+	root := treeOf(t)
+	base := root.base()
+	root.file("a", "small")
+	sparse, err := os.Create(root.at("b"))
+	must(t, err)
+	must(t, sparse.Truncate(10<<30))
+	must(t, sparse.Close())
+	var layer bytes.Buffer
+	counts, err := Write(&layer, base, Options{Root: root.root, MostBytes: 10 << 30})
+	if !errors.Is(err, ErrTooLarge) || layer.Len() > 1<<20 {
+		t.Fatalf("got %v after %d bytes", err, layer.Len())
+	}
+	if counts.Bytes != 5 {
+		t.Errorf("got %d bytes of files", counts.Bytes)
+	}
+	must(t, os.Truncate(root.at("b"), 1<<20))
+	if _, err := Write(io.Discard, base, Options{Root: root.root, MostBytes: 1<<20 + 5}); err != nil {
+		t.Errorf("files of exactly the limit: %v", err)
+	}
+}
+
 func TestAMissingRootIsNoEmptyLayer(t *testing.T) {
 	if _, err := Write(io.Discard, Base{}, Options{Root: filepath.Join(t.TempDir(), "missing")}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the error is %v", err)

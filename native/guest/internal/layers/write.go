@@ -33,6 +33,8 @@ type Options struct {
 	Mounts []string
 	// Leave are further paths whose changes are not written.
 	Leave []string
+	// MostBytes is the largest sum of the sizes of files. 0: no limit.
+	MostBytes int64
 }
 
 // Counts tells what was written, and what a layer cannot hold.
@@ -42,6 +44,9 @@ type Counts struct {
 	// Skipped are sockets, which end with their process, and device nodes.
 	Skipped int64 `json:"skipped"`
 }
+
+// ErrTooLarge is the error of files that exceed MostBytes. None of the file that does is written: its holes would take minutes.
+var ErrTooLarge = errors.New("the changed files are too large")
 
 var errWhiteout = errors.New("a layer cannot have a file whose name begins with " + whiteout)
 
@@ -205,6 +210,9 @@ func (w *writer) regular(name string, stat *unix.Stat_t) error {
 		func(into []byte) (int, error) { return unix.Flistxattr(fd, into) },
 		func(attribute string, into []byte) (int, error) { return unix.Fgetxattr(fd, attribute, into) },
 	)
+	if w.MostBytes > 0 && stat.Size > w.MostBytes-w.Bytes {
+		return fmt.Errorf("%w: it has %d bytes with its holes, after %d bytes, and a layer has at most %d", ErrTooLarge, stat.Size, w.Bytes, w.MostBytes)
+	}
 	header := tar.Header{Typeflag: tar.TypeReg, Name: name, Size: stat.Size, PAXRecords: attributes}
 	if err := w.header(stat, header); err != nil {
 		return err
