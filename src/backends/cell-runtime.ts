@@ -65,7 +65,7 @@ export function cellRuntime({ cells, credentials, findPod, clock = systemClock }
     },
     guest: (target, user) =>
       new GuestClient({
-        dial: () => cells.dial(cellAddress(target), guestClientPort),
+        dial: (signal) => cells.dial(cellAddress(target), guestClientPort, signal),
         accessToken: credentials.guestToken(target.uid),
         user: user ?? containerUser,
       }),

@@ -15,7 +15,7 @@ export function podGuests(clock: Clock = systemClock): Pick<SandboxRuntime, "gue
   return {
     guest: (target, user) =>
       new GuestClient({
-        dial: () => dial(target, guestClientPort, clock),
+        dial: (signal) => dial(target, guestClientPort, clock, signal),
         ...defined({ user }),
       }),
     async acceptsConnections(target, port, signal) {

@@ -68,7 +68,7 @@ export type Transport = Required<Pick<ConstructorParameters<typeof GuestClient>[
 function transportTo(port: number, options: GatewayOptions): Transport {
   const { gateway, sandboxId, accessToken } = options;
   return {
-    dial: () => dialGateway(gateway, options),
+    dial: (signal) => dialGateway(gateway, { ...options, signal: signal ?? options.signal }),
     callHeaders: async () => ({
       host: gateway.url.host,
       "e2b-sandbox-id": sandboxId,

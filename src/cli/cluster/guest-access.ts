@@ -176,13 +176,13 @@ export async function withCellGuest<T>(
   use: (guest: GuestClient) => Promise<T>,
 ): Promise<T> {
   return withCell(cluster, sandbox, signal, ({ dial, accessToken }) =>
-    use(new GuestClient({ dial: () => dial(guestClientPort), accessToken, user })),
+    use(new GuestClient({ dial: (call) => dial(guestClientPort, call), accessToken, user })),
   );
 }
 
 interface CellAccess {
   /** Opens a raw stream to a port of the sandbox. */
-  dial: (port: number) => Promise<Duplex>;
+  dial: (port: number, signal?: AbortSignal) => Promise<Duplex>;
   accessToken: string;
 }
 
@@ -198,7 +198,8 @@ async function withCell<T>(
   const cells = new CellClient(credentials.key);
   const at = { ip, sandboxUid: uid, cellKey: sandbox.status?.ramet?.cellKey };
   try {
-    return await use({ dial: (port) => cells.dial(at, port), accessToken: credentials.guestToken(uid) });
+    const dial: CellAccess["dial"] = (port, call) => cells.dial(at, port, call ?? signal);
+    return await use({ dial, accessToken: credentials.guestToken(uid) });
   } finally {
     cells.close();
   }
