@@ -33,24 +33,28 @@ afterAll(() => {
 it.each([
   ["a cell that does not answer", cellPort],
   ["a guest of another controller that does not answer", guestClientPort],
-])("closes the connection to %s when the request ends", async (_, port) => {
-  const cells = new CellClient(cellKeyFromPem(newCellKeyPem()));
-  const cellKey = cellProver("uid").publicKey;
-  const runtime = cellRuntime({
-    cells,
-    credentials: { guestToken: () => "secret" },
-    findPod: () => Promise.resolve(undefined),
-  });
-  const guests = port === cellPort ? runtime : podGuests();
-  const ended = new AbortController();
-  const accepted = once(servers[port === cellPort ? 0 : 1]!, "accepted");
-  const read = guests.guest({ ...target, cellKey }).readFile("/etc/hostname", ended.signal);
-  const outcome = expect(read).rejects.toMatchObject({ code: "Canceled" });
-  await accepted;
-  ended.abort();
-  await outcome;
-  const socket = connected.at(-1)!;
-  if (!socket.destroyed) await once(socket, "close");
-  cells.close();
-  // A dial ends after 10 s in any case.
-}, 5_000);
+])(
+  "closes the connection to %s when the request ends",
+  async (_, port) => {
+    const cells = new CellClient(cellKeyFromPem(newCellKeyPem()));
+    const cellKey = cellProver("uid").publicKey;
+    const runtime = cellRuntime({
+      cells,
+      credentials: { guestToken: () => "secret" },
+      findPod: () => Promise.resolve(undefined),
+    });
+    const guests = port === cellPort ? runtime : podGuests();
+    const ended = new AbortController();
+    const accepted = once(servers[port === cellPort ? 0 : 1]!, "accepted");
+    const read = guests.guest({ ...target, cellKey }).readFile("/etc/hostname", ended.signal);
+    const outcome = expect(read).rejects.toMatchObject({ code: "Canceled" });
+    await accepted;
+    ended.abort();
+    await outcome;
+    const socket = connected.at(-1)!;
+    if (!socket.destroyed) await once(socket, "close");
+    cells.close();
+    // A dial ends after 10 s in any case.
+  },
+  5_000,
+);
