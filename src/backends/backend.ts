@@ -27,7 +27,7 @@ export interface Backend {
    * Resolves when all data that this backend captured for the checkpoint is durable.
    * @throws RametError `CheckpointLost` if there is none, and none is being written
    */
-  whenReady(name: CheckpointName): Promise<Capture>;
+  whenReady(name: CheckpointName, found?: { isAdopted?: boolean }): Promise<Capture>;
   /**
    * Completes the spec of a new claim so that it gets the data of a volume. Only a backend that captures volumes has this. The claim
    * exists before the Pod of the clone starts.

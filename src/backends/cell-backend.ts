@@ -42,10 +42,10 @@ export function cellBackend(options: CellBackendOptions): Backend {
     return isLong ? { ...deadline, milliseconds: grantMilliseconds } : deadline;
   }
 
-  async function published(name: CheckpointName): Promise<Capture | undefined> {
+  async function published(name: CheckpointName, isAdopted: boolean): Promise<Capture | undefined> {
     const found = await store.find(name);
     if (found === undefined) return undefined;
-    const manifest = await store.manifest({ ...name, digest: found.manifestDigest });
+    const manifest = await store.manifest({ ...name, digest: found.manifestDigest, isAdopted });
     return captureOf(manifest, found.manifestDigest);
   }
 
@@ -86,7 +86,7 @@ export function cellBackend(options: CellBackendOptions): Backend {
     async capture({ source, name, contents, keepRunning, maxBytes, signal: given, ...more }) {
       const grant = await store.grantWrite({ ...name, ttlMilliseconds: grantMilliseconds });
       // An earlier attempt may have completed after its controller stopped.
-      const earlier = await published(name);
+      const earlier = await published(name, true);
       if (earlier !== undefined) return earlier;
       const what = "The checkpoint";
       const deadline = { clock, milliseconds: grantMilliseconds, what, hint: captureHint, signal: given };
@@ -99,8 +99,8 @@ export function cellBackend(options: CellBackendOptions): Backend {
       const manifest = await store.manifest({ ...name, digest: result.manifestDigest });
       return captureOf(manifest, result.manifestDigest, result);
     },
-    async whenReady(name) {
-      const capture = await published(name);
+    async whenReady(name, { isAdopted = false } = {}) {
+      const capture = await published(name, isAdopted);
       if (capture !== undefined) return capture;
       throw new RametError(
         "CheckpointLost",

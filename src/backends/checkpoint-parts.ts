@@ -10,12 +10,17 @@ import type { SandboxRef, Started } from "./runtime.ts";
 /**
  * Finds the parts of a checkpoint whose sandbox no longer exists. Volumes are captured before files, so where a part with
  * files exists, all others do.
+ * @param found `isAdopted`: no status has its parts yet. @see CheckpointStore.manifest
  * @throws RametError `CheckpointLost` if no part with files was captured
  */
-export async function findParts(backends: Backends, name: CheckpointName): Promise<CheckpointRecord> {
+export async function findParts(
+  backends: Backends,
+  name: CheckpointName,
+  found: { isAdopted?: boolean } = {},
+): Promise<CheckpointRecord> {
   const captures: Capture[] = [];
   for (const backend of backends.all()) {
-    const capture = await backend.whenReady(name).catch(unlessCode("CheckpointLost"));
+    const capture = await backend.whenReady(name, found).catch(unlessCode("CheckpointLost"));
     if (capture !== undefined) captures.push(capture);
   }
   const record = recordOf(captures);

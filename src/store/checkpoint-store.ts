@@ -23,8 +23,12 @@ export interface CheckpointStore {
   grantWrite(request: CheckpointRef & { ttlMilliseconds: number }): Promise<Grant>;
   /** Creates a grant to read one checkpoint. It is valid only for the manifest with this digest. */
   grantRead(request: CheckpointRef & { manifestDigest: string; ttlMilliseconds: number }): Promise<Grant>;
-  /** Reads a manifest. @throws RametError `CheckpointLost`, `CheckpointTooNew` */
-  manifest(request: CheckpointRef & { digest: string }): Promise<Manifest>;
+  /**
+   * Reads a manifest.
+   * @param request.isAdopted whether only the store says that a cell has published it, and nothing has recorded its digest
+   * @throws RametError `CheckpointLost`, `CheckpointTooNew`
+   */
+  manifest(request: CheckpointRef & { digest: string; isAdopted?: boolean }): Promise<Manifest>;
   /** Finds the checkpoint that is published under an id, so that a retry detects an earlier success. */
   find(ref: CheckpointRef): Promise<PublishedCheckpoint | undefined>;
   has(ref: CheckpointRef): Promise<boolean>;

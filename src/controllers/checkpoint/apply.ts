@@ -53,7 +53,7 @@ function findPublished(
 ): void {
   const { namespace } = checkpoint.metadata;
   captures.replace(checkpoint, () =>
-    findParts(backends, { namespace, checkpointId }).catch((error: unknown) => {
+    findParts(backends, { namespace, checkpointId }, { isAdopted: true }).catch((error: unknown) => {
       throw RametError.from(error).code === "CheckpointLost" ? otherwise : error;
     }),
   );

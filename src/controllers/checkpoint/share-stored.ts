@@ -91,7 +91,8 @@ async function shared(
   const { checkpoint } = started;
   const { namespace } = checkpoint.metadata;
   const holder = await holderOf(checkpoint, dataId, dependencies);
-  const found = await findParts(backends, { namespace, checkpointId: dataId });
+  const isAdopted = partsOf(holder?.status?.ramet) === undefined;
+  const found = await findParts(backends, { namespace, checkpointId: dataId }, { isAdopted });
   const record = { ...(holder === undefined ? found : recordFrom(holder, { dataId, found })), addedBytes: 0 };
   assertContents(checkpoint, record);
   const read = () => holder && cache.templatesOwnedBy(holder.metadata.uid).at(0)?.spec;

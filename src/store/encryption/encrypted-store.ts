@@ -49,6 +49,12 @@ export function encryptedStore(store: CheckpointStore, keys: EncryptionKeys): Ch
       const dataKey = randomBytes(keyBytes);
       return { ...grant, encryption: { dataKey: dataKey.toString("base64"), envelope: sealed(dataKey, key, request) } };
     },
+    async manifest(request) {
+      const manifest = await store.manifest(request);
+      const mayBePlain = request.isAdopted !== true || manifest.encryption !== undefined;
+      if (mayBePlain || (await keys.current(request.namespace)) === undefined) return manifest;
+      throw notEncrypted(request);
+    },
     async grantRead(request): Promise<Grant> {
       const envelope = await envelopeOf(request);
       const dataKey = envelope && opened(envelope, await keys.find(envelope), request);
@@ -74,6 +80,14 @@ function opened({ wrapped, secret, key }: Envelope, { bytes }: EncryptionKey, re
     const what = `cannot read checkpoint ${ref.namespace}/${ref.checkpointId}: the key ${key} of the Secret ${secret} is not the one that encrypted it`;
     throw new RametError("KeyUnavailable", what, { hint: `Restore the former value of ${key} in the Secret`, cause });
   }
+}
+
+/** Cells encrypt, so somebody else who can write the store may have published it. */
+function notEncrypted({ namespace, checkpointId }: CheckpointRef): RametError {
+  const why = "it is not encrypted, and this installation encrypts";
+  return new RametError("CheckpointLost", `cannot use checkpoint ${namespace}/${checkpointId}: ${why}`, {
+    hint: "Check who can write the store, then create another Checkpoint",
+  });
 }
 
 /** Each namespace has its own key, so that the envelope of one is worthless in another. */

@@ -165,6 +165,24 @@ describe.each(Object.keys(drivers))("an encrypted %s store", (driver) => {
     for (const [each, digest] of published) expect(await restore({ store }, each, digest)).toEqual(files);
   });
 
+  it("refuses to adopt what was published without encryption while checkpoints are encrypted", async () => {
+    const { store, plain, state } = await open({ k1: key("k1", 1) }, "k1");
+    const { manifestDigest: digest } = await publish({ store: plain }, ref, files);
+    await expect(store.manifest({ ...ref, digest, isAdopted: true })).rejects.toMatchObject({
+      code: "CheckpointLost",
+      hint: expect.stringContaining("who can write the store") as string,
+    });
+    // A status has the digest of a checkpoint from before encryption.
+    expect((await store.manifest({ ...ref, digest })).checkpointId).toBe(ref.checkpointId);
+    state.current = undefined;
+    expect((await store.manifest({ ...ref, digest, isAdopted: true })).checkpointId).toBe(ref.checkpointId);
+    state.current = "k1";
+    const own = { ...ref, checkpointId: "c2" };
+    const encrypted = await publish({ store }, own, files);
+    const manifest = await store.manifest({ ...own, digest: encrypted.manifestDigest, isAdopted: true });
+    expect(manifest.encryption).toBeDefined();
+  });
+
   it("names the key that is another one now, and the one that is used without encryption", async () => {
     const { store, plain, state } = await open({ k1: key("k1", 1) }, "k1");
     const { manifestDigest } = await publish({ store }, ref, files);
