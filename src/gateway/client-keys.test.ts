@@ -94,6 +94,40 @@ it("finds a value until it expires or its key is deleted, in its namespace only"
   expect(await missing(namespace, idOf("b", one))).toBeUndefined();
 });
 
+it("waits for a value that is created while the watch of the keys reconnects", async () => {
+  await followed();
+  const digest = digestOf(1);
+  server.refuse({ times: 1, httpStatus: 503 });
+  server.breakWatches();
+  await eventually(() => apiKeys.informer.isInterrupted).toBe(true);
+  const finding = keys.find(namespace, idOf("a", digest));
+  let found: unknown = "waiting";
+  void finding.then((value) => (found = value));
+  clock.advance(199);
+  await Promise.resolve();
+  expect(found).toBe("waiting");
+  clock.advance(2_000);
+  put("a", [{ digest }]);
+  expect(await finding).toEqual({ key: "team-a/a", digest });
+  const missing = keys.find(namespace, idOf("b", digest));
+  clock.advance(5_000);
+  expect(await missing).toBeUndefined();
+});
+
+it("lets no namespace take all the places in which requests wait for unknown values", async () => {
+  await followed();
+  const find = (inNamespace: string, name: string) =>
+    keys.find(inNamespace, keyValueId({ key: `${inNamespace}/${name}`, digest: digestOf(1) }));
+  const many = Array.from({ length: 100 }, (_, at) => find("team-b", `${at}`));
+  // Those above the share of the namespace do not wait.
+  expect(await Promise.all(many.slice(25))).toEqual(Array(75).fill(undefined));
+  const appearing = find(namespace, "a");
+  put("a", [{ digest: digestOf(1) }]);
+  expect(await appearing).toBeDefined();
+  clock.advance(200);
+  await Promise.all(many);
+});
+
 it("refuses while the keys are not known, and after the API server has been silent for five minutes", async () => {
   const id = idOf("a", digestOf(1));
   const refuses = async () => {

@@ -44,7 +44,7 @@ export class ClientKeys {
         .filter((key) => key.metadata.namespace === namespace)
         .flatMap(valuesOf)
         .find((value) => keyValueId(value) === valueId && this.isValid(value));
-    return find() ?? (await this.#keys.appearing(find));
+    return find() ?? (await this.#keys.appearing(find, namespace));
   }
 
   /**

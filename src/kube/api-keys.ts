@@ -2,20 +2,24 @@ import { acceptsDigest, expiryOf, type KeyValue } from "../api/keys/api-key-rule
 import { type ApiKey, apiKeyKind } from "../api/kinds/api-key.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import { Slots, takeAll } from "../base/slots.ts";
 import { untilFound } from "./followers.ts";
 import { Informer } from "./informer.ts";
 import type { KubeClient } from "./kube-client.ts";
 
 /** Longer than a watch lags behind. */
 const lagMilliseconds = 200;
-/** Requests with unknown keys that wait at the same time. */
-const mostWaiting = 100;
+/** A watch that has failed is usually back after this time. */
+const reconnectMilliseconds = 5_000;
+/** Requests with unknown keys that wait at the same time, of all clients and of one. */
+const mostWaiting = { all: 100, ofClient: 25 };
 
 /** The keys of clients. A revoked value of a key is refused as soon as the watch reports it. */
 export class ApiKeys {
   readonly informer: Informer<ApiKey>;
   readonly #clock: Clock;
-  #waiting = 0;
+  readonly #waiting = new Slots(mostWaiting.all);
+  readonly #waitingOf = new Slots(mostWaiting.ofClient);
   /** By key, the functions that end what is open if the key is no longer valid. */
   readonly #open = new Map<string, Set<() => void>>();
 
@@ -37,14 +41,15 @@ export class ApiKeys {
     return deletionTimestamp === undefined && acceptsDigest(spec, digest, this.#clock.now());
   }
 
-  /** A client may use a key before the watch has reported it. Only some requests wait, because strangers can send them too. */
-  async appearing<T>(find: () => T | undefined): Promise<T | undefined> {
-    if (this.#waiting >= mostWaiting) return undefined;
-    this.#waiting++;
-    const lag = { clock: this.#clock, milliseconds: lagMilliseconds };
-    return untilFound([this.informer.store], find, lag).finally(() => {
-      this.#waiting--;
-    });
+  /**
+   * A client may use a key before the watch has reported it. Only some requests wait, because strangers can send them too.
+   * @param client which others cannot be kept from waiting by: an address, or a namespace
+   */
+  async appearing<T>(find: () => T | undefined, client: string): Promise<T | undefined> {
+    const release = takeAll([this.#waiting, "all"], [this.#waitingOf, client]);
+    if (release === undefined) return undefined;
+    const milliseconds = this.informer.isInterrupted ? reconnectMilliseconds : lagMilliseconds;
+    return untilFound([this.informer.store], find, { clock: this.#clock, milliseconds }).finally(release);
   }
 
   /**

@@ -34,6 +34,9 @@ export class Informer<T extends KubeObject> {
   /** When the API server last answered each reflector. */
   readonly #answers = new Map<string | undefined, number>();
 
+  /** The reflectors whose list or watch has failed since the API server last answered. */
+  readonly #interrupted = new Set<string | undefined>();
+
   readonly follows = (namespace: string): boolean => this.#options.namespaces?.includes(namespace) ?? true;
 
   constructor(options: InformerOptions<T>) {
@@ -92,6 +95,10 @@ export class Informer<T extends KubeObject> {
         },
         onAnswer: () => {
           this.#answers.set(namespace, this.resource.client.clock.monotonicMilliseconds());
+          this.#interrupted.delete(namespace);
+        },
+        onFailure: () => {
+          this.#interrupted.add(namespace);
         },
       },
       signal,
@@ -100,6 +107,11 @@ export class Informer<T extends KubeObject> {
 
   #noteProgress(namespace: string | undefined): void {
     this.#progress.set(namespace, this.resource.client.clock.monotonicMilliseconds());
+  }
+
+  /** Whether changes may arrive later than a watch lags behind, because one has failed. */
+  get isInterrupted(): boolean {
+    return this.#interrupted.size > 0;
   }
 
   /** For how long the API server has reported nothing about a namespace. `Infinity` before the first list. */

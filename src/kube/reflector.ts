@@ -43,6 +43,8 @@ export interface ReflectorOptions<T extends KubeObject> {
   onProgress?: () => void;
   /** Called after each answer of the API server to a list or a watch, from which the store is up to date. */
   onAnswer?: () => void;
+  /** Called after each failure, from which the store may be out of date until the next answer. */
+  onFailure?: () => void;
 }
 
 /**
@@ -104,8 +106,9 @@ class Reflector<T extends KubeObject> {
   /** Waits after a failure, longer after each consecutive one. */
   async pauseAfter(error: unknown): Promise<void> {
     if (this.#signal.aborted) return;
-    const { resource, timings, log, onProgress } = this.#options;
+    const { resource, timings, log, onProgress, onFailure } = this.#options;
     onProgress?.();
+    onFailure?.();
     // A server that reports an expired version is reachable, and a list helps: a short pause is enough.
     if (isExpired(error) && !this.#lastHasExpired) this.#failures = 0;
     this.#lastHasExpired = isExpired(error);

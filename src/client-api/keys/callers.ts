@@ -54,12 +54,13 @@ export class Callers {
 
   /**
    * Returns the client that a key belongs to.
+   * @param address of the peer, for limits
    * @throws RametError `Unauthorized`; `Unavailable` while the API server does not respond
    */
-  async authenticate(text: string | undefined): Promise<Caller> {
+  async authenticate(text: string | undefined, address: string): Promise<Caller> {
     if (text === undefined || text === "") throw unauthorized("The request has no API key");
     const read = readApiKey(text);
-    const key = read && (this.#find(read) ?? (await this.#keys.appearing(() => this.#find(read))));
+    const key = read && (this.#find(read) ?? (await this.#keys.appearing(() => this.#find(read), address)));
     if (read === undefined || key === undefined) throw unauthorized("The API key is not valid, or it was revoked");
     return this.#callerOf(key, apiKeyDigest(key.metadata, read.digits));
   }

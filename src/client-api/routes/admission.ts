@@ -1,7 +1,9 @@
+import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { KeyValue } from "../../api/keys/api-key-rules.ts";
 import type { HeldBytes } from "../../base/byte-budget.ts";
 import { RametError } from "../../base/errors.ts";
+import { limitedAddress } from "../../base/slots.ts";
 import type { Connections } from "../connections.ts";
 import type { Caller, Callers, Need } from "../keys/callers.ts";
 import type { ClientLimits, LimitedKey } from "./client-limits.ts";
@@ -84,7 +86,7 @@ const streamBytes = 256 * 1024;
 /** The access of clients with a key whose service account has these rights. */
 export function withKey(callers: Callers, ...needs: readonly Need[]): Access & object {
   return async (request, reply) => {
-    const caller = await admit(callers, apiKeyIn(request.headers), reply);
+    const caller = await admit(callers, apiKeyIn(request.headers), request.raw, reply);
     await callers.require(caller, ...needs);
     request.caller = caller;
     endWithKey(callers, reply, caller, needs);
@@ -118,8 +120,13 @@ export function apiKeyIn(headers: FastifyRequest["headers"]): string | undefined
 }
 
 /** @throws RametError `Unauthorized`; `TooManyRequests` above the limit of the key */
-export async function admit(callers: Callers, apiKey: string | undefined, reply?: FastifyReply): Promise<Caller> {
-  const caller = await callers.authenticate(apiKey);
+export async function admit(
+  callers: Callers,
+  apiKey: string | undefined,
+  { socket: { remoteAddress = "unknown" } }: Pick<IncomingMessage, "socket">,
+  reply?: FastifyReply,
+): Promise<Caller> {
+  const caller = await callers.authenticate(apiKey, limitedAddress(remoteAddress));
   const waitSeconds = callers.rates.take(caller.key, caller.limits.requestsPerSecond);
   if (waitSeconds === 0) return caller;
   void reply?.header("retry-after", waitSeconds);

@@ -51,7 +51,7 @@ async function admitted(server: FastifyInstance, agentTier: AgentTier, request: 
   if (id === undefined) throw new RametError("NotFound", "There is no WebSocket at this path");
   const { callers } = agentTier;
   const key = apiKeyIn(request.headers) ?? searchParams.get("token") ?? undefined;
-  const caller = await admit(callers, key);
+  const caller = await admit(callers, key, request);
   await callers.require(caller, ...needs.enter);
   // It does not close a second time.
   if (connection.destroyed) throw canceled("The terminal");
