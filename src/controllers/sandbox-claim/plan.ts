@@ -41,8 +41,18 @@ function takeStock(state: ClaimState, delivered: string[]): ClaimPlan | undefine
   );
   return {
     actions: [...removalOfFailed(state), ...starts],
-    requeueAfterMilliseconds: deadline.getTime() - now.getTime(),
+    ...reported(state, delivered),
+    requeueAfterMilliseconds: Math.min(deadline.getTime() - now.getTime(), untilReported(state) || Infinity),
   };
+}
+
+/** How long a claim without a status has until it is slow, and reports what it waits for. */
+function untilReported({ claim, slowInMilliseconds }: ClaimState): number {
+  return claim.status?.phase === undefined ? slowInMilliseconds : 0;
+}
+
+function reported(state: ClaimState, delivered: string[]): Pick<ClaimPlan, "status"> {
+  return untilReported(state) > 0 ? {} : { status: claiming(state, delivered, causeOf(state)) };
 }
 
 /** Once more after the spec has changed. */
@@ -111,20 +121,18 @@ function finish(state: ClaimState, actions: ClaimAction[], end: End): ClaimPlan 
 }
 
 function continueClaim(state: ClaimState, delivered: string[], deadline: Date): ClaimPlan {
-  const { claim, slowInMilliseconds } = state;
   const { missing, slow } = lacking(state, delivered);
   const { create, replace } = startable(state, { missing, slow });
   const starts = freeOrdinals(state, create + replace).map(
     (ordinal, n) => ({ do: "startClaim", ordinal, deadline, onlyStock: n >= create }) as const,
   );
-  const isReported = slowInMilliseconds === 0 || claim.status?.phase !== undefined;
   return {
     actions: [...removalOfFailed(state), ...starts],
-    ...(isReported && { status: claiming(state, delivered, causeOf(state)) }),
+    ...reported(state, delivered),
     requeueAfterMilliseconds: millisecondsUntilNext(state, deadline, [
       missing > 0 ? state.pauseMilliseconds : 0,
       slow > 0 ? stockMilliseconds : 0,
-      isReported ? 0 : slowInMilliseconds,
+      untilReported(state),
     ]),
   };
 }
