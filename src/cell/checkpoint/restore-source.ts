@@ -191,17 +191,14 @@ export function otherImage(
   const needing = contents.includes("memory") ? "memory needs" : isOnLayers ? "layer needs" : "files need";
   const isReplaced = image.name === own.name;
   const [needed, has] = [image, own].map(({ name, digest }) => `${name}${isKnown ? ` as ${short(digest ?? "")}` : ""}`);
-  const actual = isReplaced ? `this one is ${short(own.digest ?? "")}` : `the sandbox has ${has ?? ""}`;
-  const why = `its ${needing} the image ${needed ?? ""}, but ${actual}`;
-  return new RametError(
-    isReplaced ? "ImageReplaced" : "NeedNotMet",
-    `restoring checkpoint ${checkpointId} failed: ${why}`,
-    {
-      hint: isReplaced
-        ? "The image was replaced under its name: give the earlier image this name again, on one machine with ramet local image add, or take another checkpoint; on a cluster, a template that names its image by digest prevents this"
-        : `Use a template with the image ${image.name}, or restore without a template of its own`,
-    },
-  );
+  const failing = `restoring checkpoint ${checkpointId} failed: its ${needing} the image ${needed ?? ""}, but`;
+  if (!isReplaced)
+    return new RametError("NeedNotMet", `${failing} the sandbox has ${has ?? ""}`, {
+      hint: `Use a template with the image ${image.name}, or restore without a template of its own`,
+    });
+  return new RametError("ImageReplaced", `${failing} this one is ${short(own.digest ?? "")}`, {
+    hint: "The image was replaced under its name: give the earlier image this name again, on one machine with ramet local image add, or take another checkpoint; on a cluster, a template that names its image by digest prevents this",
+  });
 }
 
 type Sized = Pick<Manifest, "checkpointId" | "container" | "files">;
