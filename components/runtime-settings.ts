@@ -29,6 +29,13 @@ export interface CellArgs {
   /** The writable layer of templates without a limit of `ephemeral-storage`. @default "10Gi" */
   writableLayerSize?: Input<string>;
   /**
+   * A directory of each node, for example `"/var/lib/ramet/cache"`, in which sandboxes of a namespace share downloads and layers:
+   * a `hostPath` volume of their Pods. @default none
+   */
+  nodeCachePath?: Input<string>;
+  /** The limit of what a namespace has there on each node. @default "20Gi" */
+  nodeCacheSize?: Input<string>;
+  /**
    * Cell images of earlier engines, each with the id of its engine, for example
    * `["3fb1c0a9d2e4=registry.example/ramet-cell:1"]`. Memory that needs such an engine is restored in that image.
    * @default those that the cluster remembers

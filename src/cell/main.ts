@@ -9,6 +9,7 @@ import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { cellProver } from "./client/cell-proof.ts";
 import { Cell } from "./lifecycle/cell.ts";
+import { nodeCacheOf } from "./layers/node-cache.ts";
 import { spawnLink } from "./network/link.ts";
 import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
 import { serveAccess } from "./server/container-access.ts";
@@ -37,7 +38,7 @@ async function main(): Promise<number> {
   const setting = await withImageUser(cellSetting(mode === "stdin" ? await readEnvironment() : process.env));
   const { config, paths, listen } = setting;
   const log = await EntrypointLog.open(join(paths.directory, "log"), clock);
-  const cell = new Cell({ setting, spawnedLink, log, clock, report });
+  const cell = new Cell({ setting, spawnedLink, log, clock, report, cache: nodeCacheOf(setting, report) });
   const ended = untilEnd(cell);
   // Other processes prepare the sandbox while this one makes its server. A failure is in the cell's state.
   cell.start().catch(() => undefined);

@@ -72,6 +72,8 @@ interface CellOptions extends EnginesOptions {
   userNamespaces?: CellUserNamespaces | undefined;
   /** The size of writable layers without another limit. @default that of the cell */
   layerBytes?: number | undefined;
+  /** What the cells of a node share. @default nothing */
+  nodeCache?: CellPodOptions["nodeCache"];
 }
 
 interface RegistryOptions {
@@ -238,6 +240,7 @@ function podOptions(
   return {
     seccompProfile: cells.seccompProfile,
     layerBytes: cells.layerBytes,
+    nodeCache: cells.nodeCache,
     userNamespaceFor: userNamespaces?.covers ?? (() => cells.userNamespaces === "always"),
     ...defined({ dns, egress }),
     ...(clusterRanges && { clusterRanges: [...clusterRanges] }),

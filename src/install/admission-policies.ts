@@ -1,11 +1,12 @@
 import { labels } from "../api/names/labels.ts";
 import { controllerName, registrySecretPrefix, systemNamespace } from "../api/names/system-names.ts";
+import { nodeCacheVolumeName } from "../api/pod/cell-container.ts";
 import { group, rametGroup } from "../api/schema/kind.ts";
 import { importGuard } from "../api/volumes/import-guard.ts";
 import { admissionPolicy, mayCreateCells, policyOf, type PolicyScope, selectedNamespaces } from "./admission-policy.ts";
 import { credentialPolicies } from "./credential-policies.ts";
 import type { Manifest } from "./manifest.ts";
-import { templatePolicies } from "./template-policies.ts";
+import { namesAllowedBy, templatePolicies } from "./template-policies.ts";
 
 /** Returns all admission policies: those that keep users out of cells, those for templates, and those for API keys and imports. */
 export function admissionPolicies(scope: PolicyScope = {}): Manifest[] {
@@ -159,7 +160,7 @@ function changed(field: string): string {
  * Returns the admission policies for what the controllers themselves create. RBAC cannot limit a right to types, names and labels: a
  * Secret can be a token of any service account, and a Pod can run anything.
  */
-export function controllerPolicies({ namespace = systemNamespace }: PolicyScope): Manifest[] {
+export function controllerPolicies({ namespace = systemNamespace, cells }: PolicyScope): Manifest[] {
   const conditions = {
     "the-controllers": `request.userInfo.username == "system:serviceaccount:${namespace}:${controllerName}"`,
   };
@@ -178,7 +179,21 @@ export function controllerPolicies({ namespace = systemNamespace }: PolicyScope)
       requires: {
         [`object.metadata.?labels[?"${labels.cell}"].orValue("") == "true" && object.spec.?automountServiceAccountToken == optional.of(false)`]:
           "The controllers create only Pods that run cells, without a token of a service account",
+        [`"hostPath" in ${namesAllowedBy("namespaceObject")} || object.spec.?volumes.orValue([]).all(one, ${isNodeCache(cells?.nodeCachePath)})`]:
+          "The controllers create only Pods without hostPath volumes, except those of the node's cache and of namespaces that allow them",
       },
     }),
   ];
+}
+
+/**
+ * Whether a volume is no directory of the node, or that of the namespace in the cache. What the API server declares of namespaces and
+ * what it has differ in the name of the UID. The path of a Pulumi program is known too late for the expression.
+ */
+function isNodeCache(path: unknown): string {
+  if (path === undefined) return "!has(one.hostPath)";
+  const uid = '"/" + dyn(namespaceObject).metadata.uid';
+  const isOwn =
+    typeof path === "string" ? `one.hostPath.path == "${path}" + ${uid}` : `one.hostPath.path.endsWith(${uid})`;
+  return `!has(one.hostPath) || one.name == "${nodeCacheVolumeName}" && ${isOwn}`;
 }

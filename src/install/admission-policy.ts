@@ -20,7 +20,9 @@ export interface AdmissionPolicy {
 }
 
 /** The namespaces that the controllers serve (default: all), and that of their service account (default: `ramet-system`). */
-export type PolicyScope = Partial<Pick<InstallOptions<unknown, unknown>, "namespaceRequirements" | "namespace">>;
+export type PolicyScope = Partial<
+  Pick<InstallOptions<unknown, unknown>, "namespaceRequirements" | "namespace" | "cells">
+>;
 
 /** The selectors of a policy for objects of the namespaces that the controllers serve. */
 export function selectedNamespaces({

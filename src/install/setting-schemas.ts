@@ -3,7 +3,7 @@ import { engineIdPattern } from "../api/engine/engine-id.ts";
 import { namesMetadata, parseEgressRule } from "../api/egress/egress-rules.ts";
 import { isRegistryHost, parseImageReference } from "../api/names/image-reference.ts";
 import { parseLabelSelector } from "../api/names/label-selector.ts";
-import { cellUserNamespaces, systemNamespace } from "../api/names/system-names.ts";
+import { cellUserNamespaces, nodeDirectoryPattern, systemNamespace } from "../api/names/system-names.ts";
 import { parseLimit, type QuotaName } from "../api/quota/namespace-quota.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
 import { RametError } from "../base/errors.ts";
@@ -21,6 +21,7 @@ export const ObjectName = z
   .regex(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/, not("an object name"));
 // Kubernetes does not allow a colon in a mount path.
 export const Directory = z.string().regex(/^\/[^:]*[^:/]$/, not("an absolute path of a directory"));
+export const NodeDirectory = z.string().regex(nodeDirectoryPattern, not("a directory such as /var/lib/ramet/cache"));
 export const StoreAddress = parsedBy(parseStoreAddress, (message) => `is not valid: ${message}`);
 export const Selector = parsedBy((text) => parseLabelSelector(text, ""));
 export const RoleArn = z

@@ -1,5 +1,6 @@
 import { isIP, isIPv4 } from "node:net";
 import { engineIdPattern } from "../api/engine/engine-id.ts";
+import { nodeDirectoryPattern } from "../api/names/system-names.ts";
 import { isRegistryHost } from "../api/names/image-reference.ts";
 import { parseDuration } from "../base/duration.ts";
 import { RametError } from "../base/errors.ts";
@@ -68,6 +69,10 @@ export function checkNetwork(text: string): void {
   const [, address = "", bits] = /^([^/]+)\/(\d{1,3})$/.exec(text) ?? [];
   const isOne = isIP(address) !== 0 && Number(bits) <= (isIPv4(address) ? 32 : 128);
   refuse(!isOne, "write it as 10.0.0.0/8 or 2001:db8::/32");
+}
+
+export function checkDirectory(text: string): void {
+  refuse(!nodeDirectoryPattern.test(text), "write it as /var/lib/ramet/cache");
 }
 
 export function checkRegistry(text: string): void {

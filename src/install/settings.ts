@@ -3,6 +3,7 @@ import { defaultQuota } from "../api/quota/namespace-quota.ts";
 import { httpServerCommands, httpServerSettings } from "./http-server-settings.ts";
 import { privateRanges } from "./manifest.ts";
 import {
+  checkDirectory,
   checkEarlierImage,
   checkEngine,
   checkPort,
@@ -130,6 +131,16 @@ export const settings = {
   "cells.writableLayerSize": text(
     "--writable-layer-size <quantity>",
     "what a sandbox can write if its template has no limit of ephemeral-storage (default: 10Gi)",
+    { schema: "LayerSize" },
+  ),
+  "cells.nodeCachePath": text(
+    "--node-cache-path <directory>",
+    "keep downloads and layers for all sandboxes of a namespace in this directory of each node (default: each Pod has its own)",
+    { check: checkDirectory, schema: "NodeDirectory" },
+  ),
+  "cells.nodeCacheSize": text(
+    "--node-cache-size <quantity>",
+    "the limit of what a namespace has there on each node (default: 20Gi)",
     { schema: "LayerSize" },
   ),
   "cells.earlierImages": list(
@@ -266,7 +277,7 @@ export const commands = {
     "metricsPort metricsAddress kubeconfig context logLevel servedNamespaces",
     "egress.default egress.allow egress.deny",
     "namespaceQuota.storeBytes namespaceQuota.checkpoints namespaceQuota.builds namespaceQuota.fetches",
-    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize",
+    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize",
     "registries.private registries.insecure registries.lookup registries.pullTimeout",
     "store.directory store.verifyRestores store.address encryption.secret importVolumes",
     "cellImage cells.engine cells.earlierImages cells.concurrentUpgrades cells.engineCheckInterval",
@@ -281,7 +292,7 @@ export const commands = {
   manifests: [
     "servedNamespaces egress.default egress.allow egress.deny",
     "namespaceQuota.storeBytes namespaceQuota.checkpoints namespaceQuota.builds namespaceQuota.fetches",
-    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize",
+    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize",
     "registries.private registries.insecure registries.lookup registries.pullTimeout",
     "image cellImage cells.earlierImages beside namespace replicas gatewayReplicas",
     ...httpServerCommands.manifests,

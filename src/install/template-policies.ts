@@ -82,7 +82,7 @@ function changed(field: string): string {
 const knownNames = list(restrictedNames);
 const unknownName = `The annotation ${annotations.allowInTemplates} of the namespace names an unknown field: use only ${restrictedNames.join(", ")}`;
 
-function namesAllowedBy(namespace: string): string {
+export function namesAllowedBy(namespace: string): string {
   return namesIn(annotation(namespace));
 }
 

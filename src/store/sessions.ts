@@ -57,4 +57,33 @@ interface OpenOptions {
 }
 
 export type OpenForWriteOptions = OpenOptions;
-export type OpenForReadOptions = OpenOptions;
+
+export interface OpenForReadOptions extends OpenOptions {
+  /** Keeps the files of checkpoints in buckets, as they are there, for other cells of the node. @default each cell downloads them */
+  shared?: SharedFiles | undefined;
+}
+
+/** Directories that the cells of a node share. */
+export interface SharedFiles {
+  /**
+   * Provides a directory that another cell may have filled. It stays as it is until `release`, or until the cell ends.
+   * @returns undefined if this node cannot hold it: use a directory of the cell
+   * @throws what `fill` throws, unless the cause is this node
+   */
+  provide(entry: SharedEntry): Promise<HeldFiles | undefined>;
+}
+
+export interface SharedEntry {
+  /** A kind and 64 hex digits. Equal names have equal content. */
+  name: string;
+  sizeBytes: number;
+  /** @default the directory is provided only if another cell has filled it */
+  fill?: (directory: string) => Promise<void>;
+  /** Whether the content is as `fill` left it. */
+  isIntact: (directory: string) => Promise<boolean>;
+}
+
+export interface HeldFiles {
+  path: string;
+  release: () => Promise<void>;
+}

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { labels } from "../../src/api/names/labels.ts";
 import { clientApiName, controllerName, gatewayName, systemNamespace } from "../../src/api/names/system-names.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
+import { controllerPolicies } from "../../src/install/admission-policies.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { serverManifests } from "../../src/install/manifests.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
@@ -299,4 +300,28 @@ describe.each(Object.keys(accounts) as Account[])("the token of the %s", (accoun
   )("gives no more of %s than its own work needs: %s", async (_, __, [attempt, ...allowed]) => {
     expect(await refused(account, attempt)).toMatch(allowed.includes(account) ? /^$/ : /./);
   });
+});
+
+it("lets the controllers give a cell its namespace's directory in the cache of a node, and no other directory", async () => {
+  const { uid } = (await administrator.resource(coreResources.namespaces).get({ name: team })).metadata;
+  const withPath = (path: string): Attempt => {
+    const volumes = [{ name: "ramet-node-cache", hostPath: { path } }];
+    return pod({ ...spec, volumes, automountServiceAccountToken: false }, { labels: own });
+  };
+  const install = async (nodeCachePath: unknown, allowed: string): Promise<void> => {
+    for (const manifest of controllerPolicies({ cells: { nodeCachePath } }))
+      await administrator.resource(refOf(manifest)).apply(manifest, { fieldManager: "test", force: true });
+    await vi.waitFor(async () => {
+      expect(await refused("controllers", withPath(allowed))).toBe("");
+    }, 20_000);
+  };
+  const only = /only Pods without hostPath volumes/;
+  expect(await refused("controllers", withPath(`/cache/${uid}`))).toMatch(only);
+  await install("/cache", `/cache/${uid}`);
+  for (const path of ["/", "/cache", "/cache/other", `/other/${uid}`])
+    expect(await refused("controllers", withPath(path))).toMatch(only);
+  // A Pulumi program knows the path later than the policy.
+  await install(Promise.resolve("/cache"), `/other/${uid}`);
+  for (const path of ["/", "/cache", "/cache/other"])
+    expect(await refused("controllers", withPath(path))).toMatch(only);
 });

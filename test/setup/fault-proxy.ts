@@ -13,18 +13,19 @@ export type Fault = "pass" | "slow-down" | "lose-response" | "corrupt";
 export interface FaultProxy {
   endpoint: string;
   /** @default every request passes */
-  choose: (request: { method: string; path: string }) => Fault;
+  choose: (request: { method: string; path: string; range?: string | undefined }) => Fault;
   stop(): Promise<void>;
 }
 
-export async function startFaultProxy(target: string): Promise<FaultProxy> {
+/** @param host the address on which it listens */
+export async function startFaultProxy(target: string, host = "127.0.0.1"): Promise<FaultProxy> {
   const server = createServer((incoming, outgoing) => {
     forward(new URL(target), proxy.choose, incoming, outgoing).catch(() => outgoing.destroy());
   });
-  server.listen(0, "127.0.0.1");
+  server.listen(0, host);
   await once(server, "listening");
   const proxy: FaultProxy = {
-    endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    endpoint: `http://${host}:${(server.address() as AddressInfo).port}`,
     choose: () => "pass",
     stop: async () => {
       server.closeAllConnections();
@@ -46,7 +47,7 @@ async function forward(
 ): Promise<void> {
   const { method = "GET", url: path = "/", headers } = incoming;
   const body = await bytesOf(incoming);
-  const fault = choose({ method, path });
+  const fault = choose({ method, path, range: headers.range });
   if (fault === "slow-down") return void outgoing.writeHead(503).end("<Error><Code>SlowDown</Code></Error>");
   if (fault === "corrupt" && body.length > 0) body[0] = body[0]! ^ 1;
   const passed = request({ hostname, port, method, path, headers });

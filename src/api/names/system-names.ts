@@ -113,3 +113,6 @@ export const besideProjects = ["openkruise"] as const;
 
 /** Begins the names of Secrets with credentials of registries, which only the controllers create. */
 export const registrySecretPrefix = "ramet-registry-";
+
+/** A directory of nodes that is not one of theirs, in a form that an admission policy can compare. */
+export const nodeDirectoryPattern = /^(\/[A-Za-z0-9][-A-Za-z0-9._]*){2,}$/;

@@ -17,6 +17,19 @@ const rootVolume = "ramet-root";
  * counts an emptyDir.
  */
 export const cellVolume: Volume = { name: "ramet-cell", emptyDir: {} };
+
+/** What the cells of a node and a namespace share. */
+export const nodeCacheVolumeName = "ramet-node-cache";
+/** The default of `RAMET_CELL_NODE_CACHE`. */
+const nodeCacheDirectory = "/run/ramet/node-cache";
+
+/** The volumes of the cell, which other containers must not mount. */
+export const cellVolumeNames: readonly string[] = [cellVolume.name, nodeCacheVolumeName];
+
+export function nodeCacheVolume(path: string): Volume {
+  return { name: nodeCacheVolumeName, hostPath: { path, type: "DirectoryOrCreate" } };
+}
+
 /** The default of `RAMET_CELL_DIRECTORY` (src/cell/setting/cell-setting.ts). */
 const cellDirectory = "/run/ramet/cell";
 
@@ -85,6 +98,7 @@ export function cellContainer(container: Container, config: CellConfig, options:
       })),
       { name: rootVolume, mountPath: rootPath, readOnly: true },
       { name: cellVolume.name, mountPath: cellDirectory },
+      ...(config.nodeCacheBytes === undefined ? [] : [{ name: nodeCacheVolumeName, mountPath: nodeCacheDirectory }]),
     ],
     readinessProbe: cellReadiness,
     ...probes(container),

@@ -93,18 +93,40 @@ it("keeps the sandbox's files on disk, or in memory if the template says so, wit
   expect(() => config("ram")).toThrow(/\[ramet.dev\/writable-layer\]: "ram" is not a medium; use disk or memory/);
 });
 
+it("gives the cell the namespace's directory of the node, if it has one, and to no other container", () => {
+  const nodeCache = { path: "/var/lib/ramet/cache/uid-of-a", sizeBytes: 7 };
+  const template = parsePodTemplate({
+    spec: {
+      containers: [
+        { name: "main", image: "a" },
+        { name: "side", image: "s" },
+      ],
+    },
+  });
+  const { volumes, containers } = cellPod(owner, template, { ...options, nodeCache }).spec;
+  const hostPath = { path: nodeCache.path, type: "DirectoryOrCreate" };
+  expect(volumes).toContainEqual({ name: "ramet-node-cache", hostPath });
+  expect(containers[0]?.volumeMounts).toContainEqual({ name: "ramet-node-cache", mountPath: "/run/ramet/node-cache" });
+  expect(containers[0]?.env?.find(({ name }) => name === "RAMET_CELL")?.value).toContain('"nodeCacheBytes":7');
+  expect(containers[1]).not.toHaveProperty("volumeMounts");
+});
+
 it("refuses a container that would mount the cell's directory", () => {
-  const side = { name: "side", image: "s", volumeMounts: [{ name: "ramet-cell", mountPath: "/cell" }] };
+  for (const name of ["ramet-cell", "ramet-node-cache"]) requireRefused(name);
+});
+
+function requireRefused(name: string): void {
+  const side = { name: "side", image: "s", volumeMounts: [{ name, mountPath: "/cell" }] };
   for (const spec of [
     { containers: [{ name: "main", image: "a" }, side] },
     { containers: [{ name: "main", image: "a" }], initContainers: [side] },
     { containers: [{ ...side, name: "main" }] },
-    { containers: [{ name: "main", image: "a" }], volumes: [{ name: "ramet-cell", emptyDir: {} }] },
+    { containers: [{ name: "main", image: "a" }], volumes: [{ name, emptyDir: {} }] },
   ])
     expect(() => cellPod(owner, parsePodTemplate({ spec }), options)).toThrow(
-      "spec.template.spec: the volume ramet-cell is the cell's own",
+      `spec.template.spec: the volume ${name} is the cell's own`,
     );
-});
+}
 
 it("prefixes the sandbox's variables so that the cell does not use them", () => {
   const made = pod({

@@ -10,7 +10,9 @@ import {
   type CellImageOptions,
   cellResources,
   cellVolume,
+  cellVolumeNames,
   imageVolume,
+  nodeCacheVolume,
   rootPath,
   sizeOfLayers,
 } from "./cell-container.ts";
@@ -46,6 +48,8 @@ export interface CellPodOptions extends CellImageOptions, NodeLimits {
   layers?: readonly LayerRef[];
   /** The size of the writable layer of a template without a limit of ephemeral storage. @default that of the cell */
   layerBytes?: number | undefined;
+  /** The namespace's directory on each node, and its limit. @default its Pods share nothing */
+  nodeCache?: { path: string; sizeBytes: number } | undefined;
   /** Whether a restore in place is likely. */
   keepsWaiting?: boolean;
   dns?: z.input<typeof CellConfig>["dns"];
@@ -118,6 +122,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
         ),
         imageVolume(container, options.resolvedImage),
         cellVolume,
+        ...(options.nodeCache === undefined ? [] : [nodeCacheVolume(options.nodeCache.path)]),
       ],
     },
   };
@@ -144,6 +149,7 @@ function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellP
       gatewayKey: options.gatewayKey,
       keySets: options.keySets,
       layerBytes: options.layerBytes,
+      nodeCacheBytes: options.nodeCache?.sizeBytes,
       dns: options.dns,
       egress: options.egress,
       clusterRanges: options.clusterRanges,
@@ -152,13 +158,16 @@ function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellP
 }
 
 /**
- * A container that could write to the cell's directory would have the cell's rights.
+ * A container that could write to a directory of the cell would have the cell's rights.
  * @throws RametError `InvalidArgument`
  */
 function requireOtherVolumes(template: PodTemplateSpec): void {
-  const isNamed = template.spec.volumes?.some(({ name }) => name === cellVolume.name) === true;
-  if (!isNamed && mountCount(template, cellVolume.name) === 0) return;
-  const what = `spec.template.spec: the volume ${cellVolume.name} is the cell's own`;
+  const volumes = template.spec.volumes ?? [];
+  const taken = cellVolumeNames.find(
+    (own) => mountCount(template, own) > 0 || volumes.some(({ name }) => name === own),
+  );
+  if (taken === undefined) return;
+  const what = `spec.template.spec: the volume ${taken} is the cell's own`;
   throw new RametError("InvalidArgument", what, { hint: "Use a volume with another name" });
 }
 

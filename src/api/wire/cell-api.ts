@@ -129,6 +129,8 @@ export const CellConfig = z.strictObject({
   layers: z.array(LayerRef).max(mostLayers).optional(),
   /** The size of the writable layer, if the container has no limit. @default {@link defaultLayerBytes} */
   layerBytes: z.number().int().positive().optional(),
+  /** The size limit of the directory that the cells of a node and a namespace share. @default they share none */
+  nodeCacheBytes: z.number().int().positive().optional(),
   /** Keep the writable layer in memory instead of on disk. */
   layerInMemory: z.literal(true).optional(),
   /** Keep a second, empty sandbox ready, so that a restore in place takes half the time. */
@@ -240,7 +242,6 @@ export type IdentityRequest = z.infer<typeof IdentityRequest>;
 /** Replaces the keys whose tokens the cell accepts. */
 export const KeysRequest = z.strictObject({ keys: KeySets });
 export type KeysRequest = z.infer<typeof KeysRequest>;
-
 export const EgressRequest = z.strictObject({ policy: EgressPolicy });
 export type EgressRequest = z.infer<typeof EgressRequest>;
 

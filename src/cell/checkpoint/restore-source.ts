@@ -3,13 +3,14 @@ import { type CellState, layerBytesOf, type RestoreRequest } from "../../api/wir
 import { type EngineBuild, missingFeatures } from "../../api/engine/engine.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
-import type { Grant } from "../../api/wire/grant.ts";
+import type { Grant, LayerRef } from "../../api/wire/grant.ts";
 import { isLayer, type Manifest, sizeOf } from "../../store/manifest.ts";
 import { openForRead } from "../../store/open.ts";
 import type { ReadSession } from "../../store/sessions.ts";
 import { inQuantity } from "../cgroup/plan.ts";
 import type { SavedFiles } from "../sandbox/saved-image.ts";
 import { provideLayer } from "../layers/layer-cache.ts";
+import type { NodeCache } from "../layers/node-cache.ts";
 import type { UnpackedLayer } from "../sandbox/sandbox.ts";
 import type { SandboxSource } from "../sandbox/sandbox-environment.ts";
 import type { CellPaths } from "../setting/cell-setting.ts";
@@ -30,6 +31,7 @@ export interface RestoreSource extends SandboxSource {
 
 export interface RestoreSourceOptions {
   paths: CellPaths;
+  cache: NodeCache | undefined;
   build: () => Promise<EngineBuild>;
   /** The size of the writable layer of this cell's sandboxes. */
   layerBytes: number;
@@ -46,9 +48,9 @@ const foregroundBytes = 32 * 2 ** 20;
 /** @throws RametError `NeedNotMet`, `CpuFeaturesMissing`, `ImageReplaced`, and those of `openForRead` */
 export async function openRestoreSource(
   { grant, contents, layers: grants = [] }: RestoreRequest,
-  { paths, build, image, report, ...own }: RestoreSourceOptions,
+  { paths, cache, build, image, report, ...own }: RestoreSourceOptions,
 ): Promise<RestoreSource> {
-  const session = await openForRead(grant, { scratchPath: paths.directory });
+  const session = await openForRead(grant, { scratchPath: paths.directory, shared: cache });
   const { manifest, imagePath } = session;
   const release = (): void => {
     session.release().catch((error: unknown) => {
@@ -65,7 +67,7 @@ export async function openRestoreSource(
     release();
     throw unmet;
   }
-  const layers = await unpackedLayers(session, grants, { grant, paths }).catch((error: unknown) => {
+  const layers = await unpackedLayers(session, grants, { grant, paths, cache }).catch((error: unknown) => {
     release();
     throw error;
   });
@@ -99,7 +101,7 @@ export async function openRestoreSource(
 async function unpackedLayers(
   session: ReadSession,
   grants: readonly Grant[],
-  { grant, paths }: { grant: Grant; paths: CellPaths },
+  { grant, ...places }: { grant: Grant } & LayerPlaces,
 ): Promise<UnpackedLayer[]> {
   const { checkpointId, layers = [] } = session.manifest;
   const given = grants.map(manifestDigestIn);
@@ -112,10 +114,10 @@ async function unpackedLayers(
     const why = `it needs the layers ${layers.map((layer) => layer.checkpointId).join(", ")}`;
     throw new RametError("InvalidArgument", `restoring checkpoint ${checkpointId} failed: ${why}`);
   }
-  const below = layers.map((ref, index) => provideLayer(ref, paths, () => openLayer(grants[index], paths)));
+  const below = layers.map((ref, index) => layerOf(ref, grants[index], places));
   const own = { checkpointId, manifestDigest: manifestDigestIn(grant) ?? "", sizeBytes: sizeOf(session.manifest) };
   const isOwn = isLayer(session.manifest);
-  const all = isOwn ? [...below, provideLayer(own, paths, () => Promise.resolve(session))] : below;
+  const all = isOwn ? [...below, layerOf(own, grant, places, session)] : below;
   // An error closes the checkpoint, which another of them may still read.
   await Promise.allSettled(all);
   return Promise.all(all);
@@ -125,9 +127,23 @@ function manifestDigestIn(grant: Grant): string | undefined {
   return "manifestDigest" in grant ? grant.manifestDigest : undefined;
 }
 
-async function openLayer(grant: Grant | undefined, { directory }: CellPaths): Promise<ReadSession> {
+type LayerPlaces = Pick<RestoreSourceOptions, "paths" | "cache">;
+
+/** @param session the checkpoint of the layer, if it is open already */
+function layerOf(
+  ref: LayerRef,
+  grant: Grant | undefined,
+  { paths, cache }: LayerPlaces,
+  session?: ReadSession,
+): Promise<UnpackedLayer> {
   if (grant === undefined) throw new RametError("Internal", "a layer has no grant");
-  return openForRead(grant, { scratchPath: directory });
+  // The node's cache has an encrypted layer only as it is in the bucket.
+  const isEncrypted = grant.encryption !== undefined;
+  const open = async () =>
+    session === undefined
+      ? openForRead(grant, { scratchPath: paths.directory, shared: isEncrypted ? cache : undefined })
+      : { ...session, release: () => Promise.resolve() };
+  return provideLayer(ref, paths, open, isEncrypted ? undefined : cache);
 }
 
 /** Releases before the writable layer was on disk captured files alone as one tar. */

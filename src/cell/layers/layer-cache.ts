@@ -1,4 +1,4 @@
-import { mkdir, stat, utimes } from "node:fs/promises";
+import { lstat, mkdir, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
 import type { LayerRef } from "../../api/wire/grant.ts";
@@ -7,9 +7,10 @@ import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
 import { layerFile } from "../../store/manifest.ts";
-import type { ReadSession } from "../../store/sessions.ts";
+import type { ReadSession, SharedEntry } from "../../store/sessions.ts";
 import type { UnpackedLayer } from "../sandbox/sandbox.ts";
 import type { CellPaths } from "../setting/cell-setting.ts";
+import type { NodeCache } from "./node-cache.ts";
 
 /** The slowest disk on which a layer is unpacked. */
 const leastBytesPerMillisecond = 10 * 1024;
@@ -21,20 +22,34 @@ const Failure = z.object({ message: z.string(), errno: z.string().optional() });
 export async function cachedLayers(
   refs: readonly LayerRef[],
   paths: Pick<CellPaths, "layers">,
+  cache?: NodeCache,
 ): Promise<UnpackedLayer[] | undefined> {
-  return Promise.all(refs.map((ref) => reuse(ref, layerPath(ref, paths)))).catch(() => undefined);
+  const all = refs.map(async (ref) => {
+    const shared = await cache?.provide(sharedLayer(ref));
+    return shared === undefined
+      ? reuse(ref, layerPath(ref, paths))
+      : unpacked(ref, layerPath(ref, { layers: shared.path }));
+  });
+  return Promise.all(all).catch(() => undefined);
 }
 
 /**
- * Provides a layer on this node. Of several cells that need it at the same time, one unpacks it and the others wait.
+ * Provides a layer on this node. Of several cells that need it at the same time, one unpacks it and the others wait. A cell keeps a
+ * layer in the node's cache until it ends.
  * @param open opens the checkpoint of a layer that is not unpacked yet
  * @throws RametError `CheckpointLost` if the layer is damaged; `StoreFull` or `Unavailable` if this node cannot hold it; those of `open`
  */
 export async function provideLayer(
   ref: LayerRef,
-  { layers, link }: CellPaths,
+  { layers, link }: Pick<CellPaths, "layers" | "link">,
   open: () => Promise<Pick<ReadSession, "imagePath" | "release">>,
+  cache?: NodeCache,
 ): Promise<UnpackedLayer> {
+  const fill = async (directory: string): Promise<void> => {
+    await provideLayer(ref, { layers: directory, link }, open);
+  };
+  const shared = await cache?.provide({ ...sharedLayer(ref), fill });
+  if (shared !== undefined) return unpacked(ref, layerPath(ref, { layers: shared.path }));
   const path = layerPath(ref, { layers });
   const found = await reuse(ref, path).catch(() => undefined);
   if (found !== undefined) return found;
@@ -46,6 +61,19 @@ export async function provideLayer(
     await release();
   }
   return unpacked(ref, path);
+}
+
+/** A layer in the node's cache. What is in its directory is not compared. */
+function sharedLayer(ref: LayerRef): SharedEntry {
+  return {
+    name: `layer-${ref.manifestDigest.slice("sha256:".length)}`,
+    sizeBytes: ref.sizeBytes,
+    isIntact: (directory) =>
+      lstat(layerPath(ref, { layers: directory })).then(
+        (found) => found.isDirectory(),
+        () => false,
+      ),
+  };
 }
 
 /** Its name tells the node whether anything needs it, and that it has this content. */

@@ -1,4 +1,5 @@
 import { rootCertificates } from "node:tls";
+import type { LayerRef } from "../../api/wire/grant.ts";
 import type { EngineBuild } from "../../api/engine/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
@@ -7,6 +8,8 @@ import type { GuestIdentity } from "../sandbox/guest-identity.ts";
 import type { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { States } from "./states.ts";
+import { cachedLayers } from "../layers/layer-cache.ts";
+import type { NodeCache } from "../layers/node-cache.ts";
 import type { LinkCredentials } from "../../api/wire/cell-api.ts";
 import type { EntrypointExit, GuestControl } from "../client/guest-control.ts";
 import type { UnpackedLayer } from "../sandbox/sandbox.ts";
@@ -20,6 +23,8 @@ export interface CellDependencies {
   clock: Clock;
   /** Logs for the operator. Never pass a secret. */
   report: (message: string, detail?: Record<string, unknown>) => void;
+  /** What the cells of the node share. Undefined: nothing. */
+  cache: NodeCache | undefined;
 }
 
 /** The objects that the operations of one cell share. */
@@ -30,6 +35,7 @@ export interface CellCore {
   identity: GuestIdentity;
   environment: SandboxEnvironment;
   credentials: CellCredentials;
+  cache: CellDependencies["cache"];
   /** Logs for the operator. Never pass a secret. */
   report: (message: string, detail?: Record<string, unknown>) => void;
   /** Returns the build of gVisor and guest. It is determined once and recorded in the state. */
@@ -62,6 +68,11 @@ export class CellCredentials {
 /** The public CAs of Node.js: the cell's image may have none. */
 function publicRoots(): string {
   return rootCertificates.join("\n");
+}
+
+/** Creates the sandbox that waits for a restore of these layers, if this node has them. */
+export async function createWaitingOn(core: CellCore, layers: readonly LayerRef[]): Promise<void> {
+  createWaiting(core, await cachedLayers(layers, core.setting.paths, core.cache));
 }
 
 /**

@@ -23,11 +23,10 @@ import type { EntrypointExit } from "../client/guest-control.ts";
 import type { DialOptions } from "../network/link-dial.ts";
 import { engineBuild } from "../sandbox/engine-build.ts";
 import { capacityOf, GuestIdentity } from "../sandbox/guest-identity.ts";
-import { cachedLayers } from "../layers/layer-cache.ts";
 import { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { type CellSetting, ownLayer, stateOf } from "../setting/cell-setting.ts";
-import { type CellCore, CellCredentials, type CellDependencies, createWaiting } from "./cell-core.ts";
+import { type CellCore, CellCredentials, type CellDependencies, createWaiting, createWaitingOn } from "./cell-core.ts";
 import { Hold } from "./hold.ts";
 import { openSandbox } from "./open-sandbox.ts";
 import { restore, restoreInPlace } from "./restore.ts";
@@ -60,7 +59,7 @@ export class Cell {
   /** Why the entrypoint was asked to exit. After that the end of the sandbox is not a failure. */
   #terminating: string | undefined;
 
-  constructor({ setting, spawnedLink, log, clock, report }: CellDependencies) {
+  constructor({ setting, spawnedLink, log, clock, report, cache }: CellDependencies) {
     this.#setting = setting;
     const capacity = capacityOf(setting.container.resources);
     this.#states.set({ capacity, ...stateOf(setting) });
@@ -88,6 +87,7 @@ export class Cell {
       identity: this.#identity,
       environment: this.#environment,
       credentials: this.#credentials,
+      cache,
       report,
       engineBuild: () => this.#engineBuild(),
       setMemoryFeatures: (features) => {
@@ -246,7 +246,7 @@ export class Cell {
       await this.#environment.prepare();
       this.#states.set({ phase: start === "wait" ? "waiting" : "booting" });
       if (start === "boot") await this.#environment.start({ origin: "image", layers: [] });
-      else if (restores === "memory") createWaiting(this.#core, await cachedLayers(layers, this.#setting.paths));
+      else if (restores === "memory") await createWaitingOn(this.#core, layers);
     } catch (error) {
       this.#fail(error);
       throw error;

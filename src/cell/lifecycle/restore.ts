@@ -108,9 +108,13 @@ async function openClone(
   return { state, phases: phases.phases };
 }
 
-function openSource({ setting, report, engineBuild }: CellCore, request: RestoreRequest): Promise<RestoreSource> {
+function openSource(
+  { setting, cache, report, engineBuild }: CellCore,
+  request: RestoreRequest,
+): Promise<RestoreSource> {
   return openRestoreSource(request, {
     paths: setting.paths,
+    cache,
     layerBytes: ownLayer(setting).sizeBytes,
     isLayerLimited: setting.config.container.resources.storageBytes !== undefined,
     image: imageRan(setting),

@@ -20,6 +20,8 @@ export interface CellPaths {
   directory: string;
   /** The unpacked layers. Cells of one node can share them. */
   layers: string;
+  /** What the cells of a node and a namespace share, if `CellConfig.nodeCacheBytes` is set. */
+  nodeCache: string;
   /** The directory with gVisor's side programs and Ramet's gofer (src/cell/sandbox/saved-image.ts), if there is the gofer. */
   sidePrograms?: string;
   /** A file with the cell's current state as JSON, for the node that runs it. Replaced atomically on each change. */
@@ -52,7 +54,7 @@ export interface CellSetting {
 /**
  * Reads a cell's setting from its environment variables: `RAMET_CELL` (CellConfig, from the Pod), `RAMET_IMAGE_CONFIG`
  * (ImageConfig, from the node or the controllers if known), `RAMET_ROOT_PATH` (the image's root on the node, if it differs from the Pod's
- * `rootPath`), `RAMET_ENGINE_BUILD`, `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_LAYERS`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`,
+ * `rootPath`), `RAMET_ENGINE_BUILD`, `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_LAYERS`, `RAMET_CELL_NODE_CACHE`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`,
  * `RAMET_GUEST`, `RAMET_LINK`, `RAMET_SANDBOX_PROCESSES` (default: src/cell/cgroup/cell-cgroups.ts), and the limits of a container
  * that declares none, from the local node: `RAMET_DEFAULT_MEMORY_BYTES`, `RAMET_DEFAULT_CPU_MILLIS`. The local node also sets
  * `RAMET_CELL_SIDE_CONTAINER` and `RAMET_CELL_SHARES_VOLUMES`.
@@ -104,6 +106,7 @@ export function cellPaths(environment: NodeJS.ProcessEnv): CellPaths {
     link: environment["RAMET_LINK"] ?? "/usr/local/bin/ramet-link",
     directory,
     layers: environment["RAMET_CELL_LAYERS"] ?? `${directory}/layers`,
+    nodeCache: environment["RAMET_CELL_NODE_CACHE"] ?? "/run/ramet/node-cache",
     ...defined({
       sidePrograms: environment["RAMET_SIDE_PROGRAMS"],
       stateFile: environment["RAMET_CELL_STATE_FILE"],

@@ -78,7 +78,7 @@ function namespacesOf({ servedNamespaces, namespaceSelector: selector, namespace
 }
 
 function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells"] {
-  const { writableLayerSize: size } = cells;
+  const { writableLayerSize: size, nodeCachePath: path, nodeCacheSize } = cells;
   const { engine, earlierImages = [], concurrentUpgrades, seccompProfile, userNamespaces = "auto" } = cells;
   const byEngine = earlierImages.map((text): [string, string] => {
     const at = text.indexOf("=");
@@ -93,7 +93,12 @@ function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells
     userNamespaces,
     layerBytes:
       size === undefined ? undefined : parseLayerSize(size, flagName("cells.writableLayerSize", "controller")),
+    nodeCache: path === undefined ? undefined : { path, sizeBytes: sizeOfNodeCache(nodeCacheSize) },
   };
+}
+
+function sizeOfNodeCache(size = "20Gi"): number {
+  return parseLayerSize(size, flagName("cells.nodeCacheSize", "controller"));
 }
 
 function networkOf({

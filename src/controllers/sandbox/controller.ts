@@ -166,7 +166,7 @@ export function sandboxController(parts: ControllerParts): Controller {
     statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),
     calls: new CellCalls({ clock, random, pods: informers.pods, pullTimeoutMilliseconds, enqueue: requeues.enqueue }),
     credentialValues: new CredentialValues(parts.client, parts.credentialKeys, clock),
-    namespaces: new Namespaces(parts.client.resource(coreResources.namespaces)),
+    namespaces: new Namespaces(parts.client.resource(coreResources.namespaces), parts.podOptions.nodeCache),
     newPods: new NewPods({ pods: informers.pods, clock, onLost: requeues.enqueue }),
     imageLookups:
       parts.registries && new ImageLookups({ client: parts.client, transport: parts.registries, clock, random }),

@@ -17,10 +17,13 @@ interface NamespaceClient {
  */
 export class Namespaces {
   readonly #client: NamespaceClient;
+  readonly #nodeCache: CellPodOptions["nodeCache"];
   readonly #reads = new Map<string, Promise<KubeObject>>();
 
-  constructor(client: NamespaceClient) {
+  /** @param nodeCache the directory on each node that has those of the namespaces */
+  constructor(client: NamespaceClient, nodeCache?: CellPodOptions["nodeCache"]) {
     this.#client = client;
+    this.#nodeCache = nodeCache;
   }
 
   /**
@@ -28,12 +31,16 @@ export class Namespaces {
    * before the first sandbox's Pod exists.
    * @throws RametError `Forbidden` that names a field of the template; `InvalidArgument` for an annotation that cannot be read
    */
-  async admit(name: string, template: PodTemplateSpec): Promise<Pick<CellPodOptions, "layerBytes">> {
-    const { annotations: given } = (await this.#read(name)).metadata;
+  async admit(name: string, template: PodTemplateSpec): Promise<Pick<CellPodOptions, "layerBytes" | "nodeCache">> {
+    const { annotations: given, uid } = (await this.#read(name)).metadata;
     assertTemplateAllowed(template, { name, annotations: given });
+    const all = this.#nodeCache;
+    // No later namespace has this UID, also if it has the name.
+    const nodeCache = all && { path: `${all.path}/${uid}`, sizeBytes: all.sizeBytes };
     const size = given?.[annotations.writableLayerSize];
-    if (size === undefined) return {};
+    if (size === undefined) return { nodeCache };
     return {
+      nodeCache,
       layerBytes: parseLayerSize(size, `The annotation ${annotations.writableLayerSize} of the namespace ${name}`),
     };
   }

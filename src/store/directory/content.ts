@@ -116,7 +116,7 @@ export function sameFingerprint(a: Fingerprint, b: Fingerprint | undefined): boo
 }
 
 /** Reads the recorded fingerprints. If they are missing or invalid, the result is empty and the files must be hashed. */
-export async function readFingerprints(checkpoint: CheckpointLayout): Promise<Fingerprints> {
+export async function readFingerprints(checkpoint: Pick<CheckpointLayout, "fingerprints">): Promise<Fingerprints> {
   try {
     const bytes = await readSmallFile(checkpoint.fingerprints, 1 << 20);
     return bytes === undefined ? {} : Fingerprints.parse(JSON.parse(bytes.toString("utf8"))).files;
@@ -127,7 +127,7 @@ export async function readFingerprints(checkpoint: CheckpointLayout): Promise<Fi
 
 /** Records fingerprints atomically. `draftPath` must be on the same file system. */
 export async function writeFingerprints(
-  checkpoint: CheckpointLayout,
+  checkpoint: Pick<CheckpointLayout, "fingerprints">,
   draftPath: string,
   files: Fingerprints,
 ): Promise<void> {

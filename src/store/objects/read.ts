@@ -1,13 +1,15 @@
 import { createHash, type Hash } from "node:crypto";
-import { type FileHandle, mkdtemp, open, rm } from "node:fs/promises";
+import { type FileHandle, lstat, mkdir, mkdtemp, open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as immediate } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 import type { ObjectsReadGrant, SignedRequest } from "../../api/wire/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { checkGrant, invalidGrant } from "../grant-check.ts";
-import { decodeManifest, lost, type ManifestFile } from "../manifest.ts";
-import type { OpenForReadOptions, ReadSession } from "../sessions.ts";
+import { type Fingerprints, fingerprintOf, readFingerprints, writeFingerprints } from "../directory/content.ts";
+import { decodeManifest, lost, type Manifest, type ManifestFile, sizeOf } from "../manifest.ts";
+import type { OpenForReadOptions, ReadSession, SharedEntry } from "../sessions.ts";
 import { allOrNone } from "./client-calls.ts";
 import { isPublicationUrl } from "./layout.ts";
 import { readPublished } from "./publication.ts";
@@ -23,12 +25,20 @@ export async function openObjectsForRead(grant: ObjectsReadGrant, options: OpenF
     if (publication === undefined) throw lost(grant, "it is not in the store");
     const manifest = decodeManifest(publication.manifestBytes, grant, grant.manifestDigest);
     await options.onStep?.("manifest");
+    const download = async (directory: string): Promise<void> => {
+      await allOrNone(options.signal, manifest.files, (file, signal, index) =>
+        downloadFile(grant, file, { index, path: join(directory, file.name), clock, signal }),
+      );
+    };
+    const shared = await options.shared?.provide(sharedImage(manifest, grant.manifestDigest, download));
+    if (shared !== undefined) {
+      await options.onStep?.("held");
+      return { manifest, imagePath: join(shared.path, sharedFiles), rehashed: [], release: shared.release };
+    }
     const imagePath = await mkdtemp(join(options.scratchPath ?? tmpdir(), "restore-"));
     const release = (): Promise<void> => rm(imagePath, { recursive: true, force: true });
     try {
-      await allOrNone(options.signal, manifest.files, (file, signal, index) =>
-        downloadFile(grant, file, { index, path: join(imagePath, file.name), clock, signal }),
-      );
+      await download(imagePath);
     } catch (error) {
       await release();
       throw error;
@@ -36,6 +46,39 @@ export async function openObjectsForRead(grant: ObjectsReadGrant, options: OpenF
     await options.onStep?.("held");
     return { manifest, imagePath, rehashed: [], release };
   });
+}
+
+/** The files of a shared image. Beside them are their fingerprints. */
+const sharedFiles = "files";
+
+/** An image that a cell of this node downloads for all. A file that was changed since differs from its recorded fingerprint. */
+function sharedImage(
+  { files }: Manifest,
+  manifestDigest: string,
+  download: (directory: string) => Promise<void>,
+): SharedEntry {
+  const recordIn = (directory: string) => ({ fingerprints: join(directory, "fingerprints.json") });
+  const fingerprintsIn = async (directory: string): Promise<Fingerprints> => {
+    const found = files.map(async ({ name }) => {
+      const stats = await lstat(join(directory, sharedFiles, name), { bigint: true });
+      if (!stats.isFile()) throw new Error(`${name} is no file`);
+      return [name, fingerprintOf(stats)] as const;
+    });
+    return Object.fromEntries(await Promise.all(found));
+  };
+  return {
+    name: `image-${manifestDigest.slice("sha256:".length)}`,
+    sizeBytes: sizeOf({ files }),
+    fill: async (directory) => {
+      await mkdir(join(directory, sharedFiles), { mode: 0o700 });
+      await download(join(directory, sharedFiles));
+      await writeFingerprints(recordIn(directory), join(directory, "draft"), await fingerprintsIn(directory));
+    },
+    isIntact: async (directory) => {
+      const found = await fingerprintsIn(directory).catch(() => undefined);
+      return isDeepStrictEqual(found, await readFingerprints(recordIn(directory)));
+    },
+  };
 }
 
 /** Parallel parts reduce the effect of a slow connection. Each file needs this much memory during the download. */

@@ -1,0 +1,246 @@
+import { constants } from "node:fs";
+import { type FileHandle, lstat, mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { errnoOf, RametError } from "../../base/errors.ts";
+import { runProgram } from "../../base/run-program.ts";
+import type { HeldFiles, SharedEntry, SharedFiles } from "../../store/sessions.ts";
+import type { CellPaths, CellSetting } from "../setting/cell-setting.ts";
+
+const { O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
+
+/** The slowest disk or network that fills an entry. */
+const leastBytesPerMillisecond = 10 * 1024;
+/** Nobody has the other locks for longer than it takes to remove entries. */
+const leastMilliseconds = 60_000;
+/** How often another cell can remove a lock file while it is locked here. */
+const mostTries = 100;
+/** The exit code of `ramet-link lock` for a lock that another process has. */
+const exitBusy = 3;
+
+export interface NodeCacheOptions {
+  paths: Pick<CellPaths, "nodeCache" | "link">;
+  sizeBytes: number;
+  /** Logs for the operator. */
+  report: (message: string, detail?: Record<string, unknown>) => void;
+}
+
+/** The cache of a cell whose Pod has a directory for it, which only cells of its namespace have. */
+export function nodeCacheOf(
+  { config, paths }: Pick<CellSetting, "config" | "paths">,
+  report: NodeCacheOptions["report"],
+): NodeCache | undefined {
+  const sizeBytes = config.nodeCacheBytes;
+  return sizeBytes === undefined ? undefined : new NodeCache({ paths, sizeBytes, report });
+}
+
+/**
+ * The files that the cells of a node and a namespace share: `<name>-<size>` is an entry, with `.draft` while a cell makes or removes it,
+ * which requires a lock on `.lock`. A cell locks the directory of each entry that it uses. Locks are those of flock(2), which end with
+ * the cell, whatever ends it. Entries are below the id of the node's boot: after a power failure, none is trusted.
+ */
+export class NodeCache implements SharedFiles {
+  readonly #options: NodeCacheOptions;
+  readonly #held = new Set<FileHandle>();
+
+  constructor(options: NodeCacheOptions) {
+    this.#options = options;
+  }
+
+  async provide(entry: SharedEntry): Promise<HeldFiles | undefined> {
+    try {
+      const bootId = (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim();
+      const root = join(this.#options.paths.nodeCache, bootId);
+      await mkdir(root, { mode: 0o700 }).catch(unless("EEXIST"));
+      const path = join(root, `${entry.name}-${entry.sizeBytes}`);
+      return (await this.#find(path, entry)) ?? (await this.#make(path, entry));
+    } catch (error) {
+      if (error instanceof Unfilled) throw error.cause;
+      const detail = { entry: entry.name, message: RametError.from(error).message };
+      this.#options.report("the node's cache cannot be used; the cell uses its own directory", detail);
+      return undefined;
+    }
+  }
+
+  async #find(path: string, { isIntact }: SharedEntry): Promise<HeldFiles | undefined> {
+    const handle = await openDirectory(path);
+    if (handle === undefined) return undefined;
+    this.#held.add(handle);
+    const release = async (): Promise<void> => {
+      if (this.#held.delete(handle)) await handle.close();
+    };
+    try {
+      await this.#lock(handle, "shared");
+      // It may have been removed before the lock.
+      if ((await isAt(handle, path)) && (await isIntact(path))) {
+        const now = new Date();
+        await handle.utimes(now, now).catch(unless("EROFS"));
+        return { path, release };
+      }
+    } catch (error) {
+      await release();
+      throw error;
+    }
+    await release();
+    return undefined;
+  }
+
+  /** Of several cells that need an entry, one makes it and the others wait. */
+  async #make(path: string, entry: SharedEntry): Promise<HeldFiles | undefined> {
+    const { fill, sizeBytes } = entry;
+    if (fill === undefined) return undefined;
+    const draft = `${path}.draft`;
+    const lock = await this.#lockFile(path, "exclusive", leastMilliseconds + sizeBytes / leastBytesPerMillisecond);
+    try {
+      const found = await this.#find(path, entry);
+      if (found !== undefined) return found;
+      // What is here is damaged.
+      if (!(await this.#discard(path)) || !(await this.#makeRoom(path, sizeBytes)))
+        throw new RametError("StoreFull", "the entry does not fit beside those that sandboxes use");
+      await fill(draft).catch(async (error: unknown) => {
+        const isHere = (await lstat(draft).catch(unless("ENOENT"))) !== undefined;
+        await this.#removeTree(draft).catch(() => undefined);
+        throw isHere && !isOfNode(error) ? new Unfilled("an entry was not filled", { cause: error }) : error;
+      });
+      await rename(draft, path);
+      return await this.#find(path, entry);
+    } finally {
+      await lock?.close();
+    }
+  }
+
+  /** Removes what no cell uses, least recently used first, until an entry fits, and creates its draft, which counts from now on. */
+  async #makeRoom(path: string, sizeBytes: number): Promise<boolean> {
+    const mostBytes = this.#options.sizeBytes;
+    const [root, directory] = [dirname(path), this.#options.paths.nodeCache];
+    const lock = await this.#lockFile(join(root, "room"), "exclusive");
+    try {
+      for (const name of await readdir(directory))
+        if (name !== basename(root)) await this.#removeTree(join(directory, name));
+      const entries = sizeBytes > mostBytes ? [] : await entriesIn(root);
+      let usedBytes = entries.reduce((sum, one) => sum + one.sizeBytes, sizeBytes);
+      for (const one of entries) {
+        if (usedBytes <= mostBytes) break;
+        if (await this.#remove(one.path)) usedBytes -= one.sizeBytes;
+      }
+      if (usedBytes <= mostBytes) await mkdir(`${path}.draft`, { mode: 0o700 });
+      return usedBytes <= mostBytes;
+    } finally {
+      await lock?.close();
+    }
+  }
+
+  /** Removes an entry unless a cell makes or uses it. */
+  async #remove(path: string): Promise<boolean> {
+    const lock = await this.#lockFile(path, "exclusive-now");
+    if (lock === undefined) return false;
+    try {
+      if (!(await this.#discard(path))) return false;
+      await rm(`${path}.lock`);
+      return true;
+    } finally {
+      await lock.close();
+    }
+  }
+
+  /** Removes an entry whose lock this cell has, and its draft, unless a cell uses it. */
+  async #discard(path: string): Promise<boolean> {
+    const draft = `${path}.draft`;
+    const handle = await openDirectory(path);
+    try {
+      if (handle !== undefined && !(await this.#lock(handle, "exclusive-now"))) return false;
+      await this.#removeTree(draft);
+      if (handle === undefined) return true;
+      // A cell that is killed here leaves no half of an entry under its name.
+      await rename(path, draft);
+      await this.#removeTree(draft);
+      return true;
+    } finally {
+      await handle?.close();
+    }
+  }
+
+  /** @returns undefined if another process has the lock */
+  async #lockFile(path: string, how: LockMode, milliseconds?: number): Promise<FileHandle | undefined> {
+    const file = `${path}.lock`;
+    for (let tries = 0; tries < mostTries; tries += 1) {
+      const handle = await open(file, O_CREAT | O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0o600);
+      let isLocked = false;
+      try {
+        if (!(await this.#lock(handle, how, milliseconds))) return undefined;
+        isLocked = await isAt(handle, file);
+        if (isLocked) return handle;
+      } finally {
+        if (!isLocked) await handle.close();
+      }
+    }
+    throw new RametError("Unavailable", `other cells remove ${file} again and again`);
+  }
+
+  /** The lock belongs to what this process has open. @returns false if another process has it */
+  async #lock(handle: FileHandle, how: LockMode, milliseconds = leastMilliseconds): Promise<boolean> {
+    return (await this.#link(["lock", how], handle.fd, milliseconds)) === 0;
+  }
+
+  /** A missing directory is no error. */
+  async #removeTree(path: string): Promise<void> {
+    await this.#link(["tree", "remove", path]);
+  }
+
+  /** @returns the exit code: 0, or that for a lock that another process has */
+  async #link(args: readonly string[], passed?: number, timeoutMilliseconds = leastMilliseconds): Promise<number> {
+    const { code, stdout, stderr } = await runProgram({
+      program: this.#options.paths.link,
+      args,
+      what: "waiting for another cell",
+      // It ends with its input.
+      stdio: ["pipe", "pipe", "pipe", passed],
+      timeoutMilliseconds,
+    });
+    if (code !== 0 && code !== exitBusy) throw new RametError("Unavailable", `${args.join(" ")}: ${stdout}${stderr}`);
+    return code;
+  }
+}
+
+type LockMode = "shared" | "exclusive" | "exclusive-now";
+
+/** The error of a caller's `fill` that no other directory would help. */
+class Unfilled extends Error {}
+
+function isOfNode(error: unknown): boolean {
+  if (error instanceof RametError) return ["StoreFull", "Unavailable", "Timeout"].includes(error.code);
+  return errnoOf(error) !== undefined;
+}
+
+interface Stored {
+  path: string;
+  sizeBytes: number;
+  usedAt: number;
+}
+
+/** The entries and drafts, least recently used first. */
+async function entriesIn(root: string): Promise<Stored[]> {
+  const entries = (await readdir(root)).map(async (name): Promise<Stored[]> => {
+    const [, entry, size] = /^([a-z]+-[0-9a-f]{64}-(\d+))(\.draft)?$/.exec(name) ?? [];
+    const found = entry === undefined ? undefined : await lstat(join(root, name)).catch(unless("ENOENT"));
+    if (entry === undefined || found === undefined) return [];
+    return [{ path: join(root, entry), sizeBytes: Number(size), usedAt: found.mtimeMs }];
+  });
+  return (await Promise.all(entries)).flat().sort((a, b) => a.usedAt - b.usedAt);
+}
+
+async function openDirectory(path: string): Promise<FileHandle | undefined> {
+  return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(unless("ENOENT"));
+}
+
+/** Whether a path still leads to what is open. */
+async function isAt(handle: FileHandle, path: string): Promise<boolean> {
+  const [own, found] = await Promise.all([handle.stat(), lstat(path).catch(unless("ENOENT"))]);
+  return own.ino === found?.ino && own.dev === found.dev;
+}
+
+function unless(errno: string): (error: unknown) => undefined {
+  return (error) => {
+    if (errnoOf(error) !== errno) throw error;
+    return undefined;
+  };
+}
