@@ -30,8 +30,8 @@ import { type CellCore, CellCredentials, type CellDependencies, createWaiting, c
 import { Hold } from "./hold.ts";
 import { openSandbox } from "./open-sandbox.ts";
 import { restore, restoreInPlace } from "./restore.ts";
-import { signalEntrypoint } from "./signal-entrypoint.ts";
 import { LastOperation, States } from "./states.ts";
+import { Termination } from "./termination.ts";
 
 /**
  * The state machine of one sandbox: prepared, then booted or restored, then checkpointed any number of times, then stopped.
@@ -56,8 +56,7 @@ export class Cell {
   #adopting: Promise<unknown> = Promise.resolve();
   #loading: { sandbox: Sandbox; result: Promise<CellState> } | undefined;
   #stopping = false;
-  /** Why the entrypoint was asked to exit. After that the end of the sandbox is not a failure. */
-  #terminating: string | undefined;
+  readonly #termination: Termination;
 
   constructor({ setting, spawnedLink, log, clock, report, cache }: CellDependencies) {
     this.#setting = setting;
@@ -70,8 +69,9 @@ export class Cell {
       log,
       clock,
       onLost: (why) => {
-        if (this.#terminating === undefined) this.#fail(why);
-        else void this.stop(this.#terminating);
+        const { reason } = this.#termination;
+        if (reason === undefined) this.#fail(why);
+        else void this.stop(reason);
       },
       onUnenforced: (unenforced) => {
         if (this.state.unenforced === unenforced) return;
@@ -99,6 +99,7 @@ export class Cell {
       },
     };
     this.#hold = new Hold(this.#core);
+    this.#termination = new Termination(this.#core);
   }
 
   get state(): CellState {
@@ -216,10 +217,7 @@ export class Cell {
   async terminate(reason: string): Promise<CellState> {
     await this.#hold.end();
     await this.#lastCheckpoint.settled();
-    if (this.state.phase === "running" && !this.#stopping) {
-      this.#terminating = reason;
-      await signalEntrypoint(this.#core);
-    }
+    if (this.state.phase === "running" && !this.#stopping) await this.#termination.signalEntrypoint(reason);
     return this.stop(reason);
   }
 
@@ -297,7 +295,8 @@ export class Cell {
 
   /** A checkpoint of a sandbox that is terminating would capture a sandbox that exits. */
   #requireIdle(what: string): void {
-    if (this.#terminating !== undefined) throw new RametError("SandboxNotReady", `${what}: ${this.#terminating}`);
+    const { reason } = this.#termination;
+    if (reason !== undefined) throw new RametError("SandboxNotReady", `${what}: ${reason}`);
     this.#states.requireIdle(what);
   }
 
