@@ -35,6 +35,10 @@ export interface CellArgs {
   nodeCachePath?: Input<string>;
   /** The limit of what a namespace has there on each node. @default "20Gi" */
   nodeCacheSize?: Input<string>;
+   * What becomes of sandboxes whose Pods others end, as a drain does: `Migrate`, `Pause` or `End`. Templates and namespaces can set it.
+   * @default `Migrate` with memory, `Pause` with files only
+   */
+  onDisruption?: Input<"Migrate" | "Pause" | "End">;
   /**
    * Cell images of earlier engines, each with the id of its engine, for example
    * `["3fb1c0a9d2e4=registry.example/ramet-cell:1"]`. Memory that needs such an engine is restored in that image.

@@ -59,6 +59,9 @@ export function cellRuntime({ cells, credentials, findPod, clock = systemClock }
     useKey: (key) => {
       cells.useKey(key);
     },
+    async intendEnd(target, signal) {
+      await cells.intendEnd(cellAddress(target), signal);
+    },
     async stop(target, reason) {
       const stop = (signal: AbortSignal) => cells.stop(cellAddress(target), reason, signal);
       await within(startDeadline(clock, "Stopping the sandbox"), stop);

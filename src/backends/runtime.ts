@@ -30,6 +30,8 @@ export interface SandboxRuntime {
   setKeys(target: SandboxRef, keys: KeySets): Promise<void>;
   /** Signs calls with this key from now on. */
   useKey(key: CellKey): void;
+  /** Says that the sandbox is not captured before its Pod ends. Otherwise it runs on for a part of the Pod's grace period. */
+  intendEnd(target: SandboxRef, signal?: AbortSignal): Promise<void>;
   /** Stops a sandbox; its Pod becomes Succeeded. A running capture is completed first. */
   stop(target: SandboxRef, reason: string): Promise<void>;
   /** @param user the user for commands and files; absent: the entrypoint's user */

@@ -60,6 +60,8 @@ async function main(): Promise<number> {
   for (const signal of ["SIGTERM", "SIGINT"] as const)
     process.on(signal, () => {
       podDeleted.resolve(undefined);
+      // The local node sends it if the end is intended. No kubelet does.
+      if (signal === "SIGINT") cell.termination.intend();
       void cell.terminate(`the cell received ${signal}`);
     });
   if (setting.isSideContainer) bootAlone(cell, config);

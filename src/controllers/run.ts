@@ -74,6 +74,8 @@ interface CellOptions extends EnginesOptions {
   layerBytes?: number | undefined;
   /** What the cells of a node share. @default nothing */
   nodeCache?: CellPodOptions["nodeCache"];
+  /** What becomes of sandboxes whose Pods others end. @default what their contents allow */
+  onDisruption?: CellPodOptions["onDisruption"];
 }
 
 interface RegistryOptions {
@@ -241,6 +243,7 @@ function podOptions(
     seccompProfile: cells.seccompProfile,
     layerBytes: cells.layerBytes,
     nodeCache: cells.nodeCache,
+    onDisruption: cells.onDisruption,
     userNamespaceFor: userNamespaces?.covers ?? (() => cells.userNamespaces === "always"),
     ...defined({ dns, egress }),
     ...(clusterRanges && { clusterRanges: [...clusterRanges] }),

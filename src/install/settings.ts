@@ -1,3 +1,4 @@
+import { disruptionPolicies } from "../api/pod/disruption.ts";
 import { besideProjects, cellUserNamespaces, systemNamespace } from "../api/names/system-names.ts";
 import { defaultQuota } from "../api/quota/namespace-quota.ts";
 import { httpServerCommands, httpServerSettings } from "./http-server-settings.ts";
@@ -143,6 +144,11 @@ export const settings = {
     "the limit of what a namespace has there on each node (default: 20Gi)",
     { schema: "LayerSize" },
   ),
+  "cells.onDisruption": text(
+    "--on-disruption <policy>",
+    "what becomes of sandboxes whose Pods others end, as a drain does (default: Migrate with memory, Pause with files only)",
+    { choices: disruptionPolicies, schema: "OnDisruption" },
+  ),
   "cells.earlierImages": list(
     "--earlier-cell-image <engine=image...>",
     "images of earlier engines, besides those that the cluster remembers",
@@ -277,7 +283,7 @@ export const commands = {
     "metricsPort metricsAddress kubeconfig context logLevel servedNamespaces",
     "egress.default egress.allow egress.deny",
     "namespaceQuota.storeBytes namespaceQuota.checkpoints namespaceQuota.builds namespaceQuota.fetches",
-    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize",
+    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption",
     "registries.private registries.insecure registries.lookup registries.pullTimeout",
     "store.directory store.verifyRestores store.address encryption.secret importVolumes",
     "cellImage cells.engine cells.earlierImages cells.concurrentUpgrades cells.engineCheckInterval",
@@ -292,7 +298,7 @@ export const commands = {
   manifests: [
     "servedNamespaces egress.default egress.allow egress.deny",
     "namespaceQuota.storeBytes namespaceQuota.checkpoints namespaceQuota.builds namespaceQuota.fetches",
-    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize",
+    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption",
     "registries.private registries.insecure registries.lookup registries.pullTimeout",
     "image cellImage cells.earlierImages beside namespace replicas gatewayReplicas",
     ...httpServerCommands.manifests,

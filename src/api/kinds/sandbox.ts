@@ -104,6 +104,11 @@ export const SandboxSpec = withRules(
 );
 export type SandboxSpec = z.infer<typeof SandboxSpec>;
 
+export const disruptionCauses = ["Evicted", "Preempted", "NodeTaint", "NodeShutdown", "PodDeleted"] as const;
+export type DisruptionCause = (typeof disruptionCauses)[number];
+
+const disruptionOutcomes = ["Migrating", "Migrated", "Pausing", "Paused", "Failed", "Lost"] as const;
+
 /** The fields that Ramet adds to the status of OpenKruise Agents. */
 const RametSandboxStatus = z.object({
   generation: z.int().min(0).optional().describe("How often the sandbox's memory has been given an identity."),
@@ -146,6 +151,18 @@ const RametSandboxStatus = z.object({
     })
     .optional()
     .describe("The current rollback, or the last one."),
+  disruption: z
+    .object({
+      cause: openString(disruptionCauses).describe("Who ended the sandbox's Pod."),
+      at: Time.describe("When the controllers noticed it."),
+      outcome: openString(disruptionOutcomes).describe(
+        "Migrating and Pausing: under way. Failed: it could not be resumed, and its checkpoint is kept.",
+      ),
+      podUID: OptionalText.describe("The UID of the Pod that was ended."),
+      endedAt: Time.optional().describe("When the sandbox responded again."),
+    })
+    .optional()
+    .describe("The last time that others than the controllers ended the sandbox's Pod."),
   phases: z
     .record(z.string(), z.number())
     .optional()

@@ -98,6 +98,8 @@ export const annotations = {
   writableLayer: "ramet.dev/writable-layer",
   /** On a Namespace, by an administrator: the size of the writable layer of templates without a limit of ephemeral storage. */
   writableLayerSize: "ramet.dev/writable-layer-size",
+  /** On a Namespace, a Pod template or a Pod that runs a cell: what becomes of a sandbox whose Pod others end (disruption.ts). */
+  onDisruption: "ramet.dev/on-disruption",
   /** On a Pod template, `none`: the Pod has exactly the template's resources, and the cell takes its part from the sandbox. */
   cellOverhead: "ramet.dev/cell-overhead",
   /**

@@ -17,6 +17,7 @@ import {
   sizeOfLayers,
 } from "./cell-container.ts";
 import { containerSpec, mainContainer, mountCount } from "./container-spec.ts";
+import { type DisruptionPolicy, evictionAnnotations, heldGraceSeconds, parseDisruptionPolicy } from "./disruption.ts";
 import { egressDigest } from "../egress/effective-egress.ts";
 import { templateDigest, templateRevision } from "./restore-spec.ts";
 import { apiVersion } from "../schema/kind.ts";
@@ -50,6 +51,8 @@ export interface CellPodOptions extends CellImageOptions, NodeLimits {
   layerBytes?: number | undefined;
   /** The namespace's directory on each node, and its limit. @default its Pods share nothing */
   nodeCache?: { path: string; sizeBytes: number } | undefined;
+  /** What becomes of the sandbox if others end its Pod and the template does not say. @default End */
+  onDisruption?: DisruptionPolicy | undefined;
   /** Whether a restore in place is likely. */
   keepsWaiting?: boolean;
   dns?: z.input<typeof CellConfig>["dns"];
@@ -74,7 +77,9 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
   const container = mainContainer(template);
   const run = withoutAgentRuntime(template);
   requireOtherVolumes(template);
-  const config = cellConfig(sandbox, template, options);
+  const policy = disruptionPolicy(template, options);
+  const podGraceSeconds = heldGraceSeconds(policy, template.spec.terminationGracePeriodSeconds);
+  const config = cellConfig(sandbox, template, { ...options, podGraceSeconds });
   // The scale subresource of a set selects its Pods by it.
   const ofSet = defined({ [labels.sandboxPool]: sandbox.metadata.labels?.[labels.sandboxPool] });
   return {
@@ -92,8 +97,10 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
         [labels.cell]: "true",
       },
       annotations: {
+        ...evictionAnnotations(policy),
         ...withoutImage(template.metadata?.annotations),
         [annotations.createdBy]: "sandbox",
+        [annotations.onDisruption]: policy,
         ...imageAnnotations(options),
         ...(options.egress && { [annotations.egressDigest]: egressDigest(config.egress) }),
       },
@@ -101,6 +108,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
     },
     spec: {
       ...run.spec,
+      ...defined({ terminationGracePeriodSeconds: podGraceSeconds }),
       // A restarted cell would have lost its sandbox. The controller decides what happens then.
       restartPolicy: "Never",
       ...architectureOf(template, options),
@@ -128,7 +136,11 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
   };
 }
 
-function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellPodOptions): CellConfig {
+function cellConfig(
+  sandbox: PodOwner,
+  template: PodTemplateSpec,
+  options: CellPodOptions & { podGraceSeconds: number | undefined },
+): CellConfig {
   const { name, namespace, uid } = sandbox.metadata;
   const probedPorts = tcpProbePorts(mainContainer(template));
   return CellConfig.parse({
@@ -150,6 +162,7 @@ function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellP
       keySets: options.keySets,
       layerBytes: options.layerBytes,
       nodeCacheBytes: options.nodeCache?.sizeBytes,
+      podGraceSeconds: options.podGraceSeconds,
       dns: options.dns,
       egress: options.egress,
       clusterRanges: options.clusterRanges,
@@ -179,6 +192,13 @@ function isLayerInMemory({ metadata }: PodTemplateSpec): boolean {
     "InvalidArgument",
     `spec.template.metadata.annotations[${annotations.writableLayer}]: ${JSON.stringify(medium)} is not a medium; use disk or memory`,
   );
+}
+
+/** @throws RametError `InvalidArgument` */
+function disruptionPolicy({ metadata }: PodTemplateSpec, { onDisruption = "End" }: CellPodOptions): DisruptionPolicy {
+  const own = metadata?.annotations?.[annotations.onDisruption];
+  if (own === undefined) return onDisruption;
+  return parseDisruptionPolicy(own, `spec.template.metadata.annotations[${annotations.onDisruption}]`);
 }
 
 /** The bytes of ephemeral storage that a Pod of a template can have if it unpacks these layers. Undefined: the template has no limit. */

@@ -135,8 +135,10 @@ export const CellConfig = z.strictObject({
   layerInMemory: z.literal(true).optional(),
   /** Keep a second, empty sandbox ready, so that a restore in place takes half the time. */
   keepsWaiting: z.literal(true).optional(),
-  /** The time for the entrypoint to exit after SIGTERM: the Pod's terminationGracePeriodSeconds. */
+  /** The time for the entrypoint to exit after SIGTERM: the template's terminationGracePeriodSeconds. */
   graceSeconds: z.number().int().min(0).default(30),
+  /** The Pod's terminationGracePeriodSeconds, if the cell holds its end until the controllers have captured the sandbox. */
+  podGraceSeconds: z.number().int().positive().optional(),
   /** The ports of the Pod's `tcpSocket` probes, which the cell answers without a token. */
   tcpProbePorts: z.array(z.number().int().min(1).max(65535)).optional(),
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */
@@ -200,6 +202,8 @@ export const CellState = z.object({
   checkpointing: z.string().optional(),
   /** The request of the restore in place that is in progress. */
   swapping: z.string().optional(),
+  /** The Pod is being ended, and the sandbox runs until it is captured, its end is intended, or the grace period is nearly over. */
+  endHeld: z.literal(true).optional(),
   /** One sentence: which declared limits are not enforced here, and why. */
   unenforced: z.string().optional(),
   /** For a sandbox that was restored with its memory: whether all pages are loaded. */

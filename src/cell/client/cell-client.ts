@@ -121,6 +121,11 @@ export class CellClient {
     return this.#call(cell, { operation: "sync", body: {}, answer: CellState, signal });
   }
 
+  /** The end of the cell's Pod is intended: the cell does not hold it. */
+  intendEnd(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
+    return this.#call(cell, { operation: "end", body: {}, answer: CellState, responseMilliseconds, signal });
+  }
+
   stop(cell: CellAddress, reason: string, signal?: AbortSignal): Promise<CellState> {
     return this.#call(cell, { operation: "stop", body: { reason }, answer: CellState, signal });
   }

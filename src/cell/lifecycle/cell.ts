@@ -56,7 +56,7 @@ export class Cell {
   #adopting: Promise<unknown> = Promise.resolve();
   #loading: { sandbox: Sandbox; result: Promise<CellState> } | undefined;
   #stopping = false;
-  readonly #termination: Termination;
+  readonly termination: Termination;
 
   constructor({ setting, spawnedLink, log, clock, report, cache }: CellDependencies) {
     this.#setting = setting;
@@ -69,7 +69,7 @@ export class Cell {
       log,
       clock,
       onLost: (why) => {
-        const { reason } = this.#termination;
+        const { reason } = this.termination;
         if (reason === undefined) this.#fail(why);
         else void this.stop(reason);
       },
@@ -99,7 +99,7 @@ export class Cell {
       },
     };
     this.#hold = new Hold(this.#core);
-    this.#termination = new Termination(this.#core);
+    this.termination = new Termination(this.#core);
   }
 
   get state(): CellState {
@@ -215,9 +215,10 @@ export class Cell {
 
   /** Sends SIGTERM to the entrypoint, as Kubernetes does, and stops the sandbox when it exits or the grace period is over. */
   async terminate(reason: string): Promise<CellState> {
+    await this.termination.held();
     await this.#hold.end();
     await this.#lastCheckpoint.settled();
-    if (this.state.phase === "running" && !this.#stopping) await this.#termination.signalEntrypoint(reason);
+    if (this.state.phase === "running" && !this.#stopping) await this.termination.signalEntrypoint(reason);
     return this.stop(reason);
   }
 
@@ -295,7 +296,7 @@ export class Cell {
 
   /** A checkpoint of a sandbox that is terminating would capture a sandbox that exits. */
   #requireIdle(what: string): void {
-    const { reason } = this.#termination;
+    const { reason } = this.termination;
     if (reason !== undefined) throw new RametError("SandboxNotReady", `${what}: ${reason}`);
     this.#states.requireIdle(what);
   }

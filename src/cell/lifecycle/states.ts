@@ -23,7 +23,7 @@ export class States {
     return this.#now;
   }
 
-  unset(name: "checkpointing" | "swapping" | "memory"): void {
+  unset(name: "checkpointing" | "swapping" | "memory" | "endHeld"): void {
     const { [name]: _, ...rest } = this.#now;
     this.#now = rest;
     this.#changes.emit("change", rest);

@@ -1,9 +1,16 @@
 import { RametError } from "../../base/errors.ts";
 import type { CellCore } from "./cell-core.ts";
 
-/** The end of a sandbox that its node requests with SIGTERM. */
+/**
+ * The end of a sandbox that its node requests with SIGTERM. If the controllers may continue the sandbox elsewhere, it is held: the
+ * sandbox runs on until a checkpoint has ended it, a controller says that the end is intended, or the time that a normal end needs
+ * begins.
+ */
 export class Termination {
   readonly #core: CellCore;
+  readonly #intended = Promise.withResolvers<undefined>();
+  /** When the node kills the cell, on the monotonic clock, as far as the Pod's grace period says. */
+  #deadline: number | undefined;
   #reason: string | undefined;
 
   constructor(core: CellCore) {
@@ -13,6 +20,31 @@ export class Termination {
   /** Why the entrypoint was asked to exit. After that the end of the sandbox is not a failure. */
   get reason(): string | undefined {
     return this.#reason;
+  }
+
+  /** Nobody captures the sandbox: the end of its Pod is not held any more. */
+  intend(): void {
+    this.#intended.resolve(undefined);
+  }
+
+  /** Resolves when the end is not held, or not any more. The sandbox may have been captured and ended by then. */
+  async held(): Promise<void> {
+    const { setting, clock, states } = this.#core;
+    const { podGraceSeconds, graceSeconds } = setting.config;
+    if (podGraceSeconds === undefined || states.now.phase !== "running") return;
+    this.#deadline ??= clock.monotonicMilliseconds() + podGraceSeconds * 1000;
+    const left = Promise.withResolvers<undefined>();
+    const removeListener = states.onChange(({ phase }) => {
+      if (phase !== "running") left.resolve(undefined);
+    });
+    const cancel = clock.schedule(heldMilliseconds(podGraceSeconds, graceSeconds), () => {
+      left.resolve(undefined);
+    });
+    states.set({ endHeld: true });
+    await Promise.race([this.#intended.promise, left.promise]);
+    cancel();
+    removeListener();
+    states.unset("endHeld");
   }
 
   /**
@@ -25,8 +57,10 @@ export class Termination {
     const removeListener = states.onChange(({ phase, exitCode }) => {
       if (phase !== "running" || exitCode !== undefined) exited.resolve(undefined);
     });
-    const graceMilliseconds = Math.max(0, setting.config.graceSeconds * 1000 - destroyMilliseconds);
-    const cancel = clock.schedule(graceMilliseconds, () => {
+    const ownMilliseconds = setting.config.graceSeconds * 1000;
+    const leftMilliseconds = (this.#deadline ?? Infinity) - clock.monotonicMilliseconds();
+    const graceMilliseconds = Math.min(ownMilliseconds, leftMilliseconds) - destroyMilliseconds;
+    const cancel = clock.schedule(Math.max(0, graceMilliseconds), () => {
       exited.resolve(undefined);
     });
     try {
@@ -39,6 +73,14 @@ export class Termination {
       removeListener();
     }
   }
+}
+
+/** A hold leaves the entrypoint its own grace period, up to this time or half of the Pod's. */
+const reservedSeconds = 10;
+
+function heldMilliseconds(podGraceSeconds: number, graceSeconds: number): number {
+  const reserved = Math.min(graceSeconds, reservedSeconds, podGraceSeconds / 2);
+  return (podGraceSeconds - reserved) * 1000 - destroyMilliseconds;
 }
 
 /** The part of the grace period that is reserved for removing the sandbox. */

@@ -100,6 +100,10 @@ function routes({ cell, verifier, report }: CellServerOptions): Record<string, (
     "POST hold": (body) => cell.hold(parsed(HoldRequest, body)),
     "POST release": (body) => cell.release(parsed(ReleaseRequest, body)),
     "POST sync": () => cell.sync(),
+    "POST end": () => {
+      cell.termination.intend();
+      return cell.state;
+    },
     "POST stop": (body) => cell.stop(parsed(StopRequest, body).reason),
   };
 }

@@ -8,6 +8,7 @@ import { parseStoreAddress } from "../../api/store/store-address.ts";
 import { defined } from "../../base/defined.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
+import { parseDisruptionPolicy } from "../../api/pod/disruption.ts";
 import { parseLayerSize } from "../../base/quantity.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
 import { type RunBesideOptions, runBeside } from "../../controllers/run-beside.ts";
@@ -78,7 +79,7 @@ function namespacesOf({ servedNamespaces, namespaceSelector: selector, namespace
 }
 
 function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells"] {
-  const { writableLayerSize: size, nodeCachePath: path, nodeCacheSize } = cells;
+  const { writableLayerSize: size, nodeCachePath: path, nodeCacheSize, onDisruption } = cells;
   const { engine, earlierImages = [], concurrentUpgrades, seccompProfile, userNamespaces = "auto" } = cells;
   const byEngine = earlierImages.map((text): [string, string] => {
     const at = text.indexOf("=");
@@ -94,6 +95,10 @@ function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells
     layerBytes:
       size === undefined ? undefined : parseLayerSize(size, flagName("cells.writableLayerSize", "controller")),
     nodeCache: path === undefined ? undefined : { path, sizeBytes: sizeOfNodeCache(nodeCacheSize) },
+    onDisruption:
+      onDisruption === undefined
+        ? undefined
+        : parseDisruptionPolicy(onDisruption, flagName("cells.onDisruption", "controller")),
   };
 }
 

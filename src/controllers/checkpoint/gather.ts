@@ -10,6 +10,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
 import { type VolumeClaim, volumeClaims } from "../../api/pod/volume-claims.ts";
 import { pendingRollback } from "../../api/names/rollback-request.ts";
+import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
@@ -17,7 +18,7 @@ import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { capturedPodUid, checkpointIdOf, dataIdOf, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
-import { endMessage, isEnded } from "../cluster/pod-facts.ts";
+import { endMessage, isDisrupted, isEnded } from "../cluster/pod-facts.ts";
 import { claimsOfSandbox, keptVolumes } from "../volumes/restored-volumes.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { secretsOfSandbox, secretsOfTemplate } from "../origin/secrets-in-memory.ts";
@@ -118,7 +119,7 @@ async function findSource(
   const podUid = capturedPodUid(checkpoint);
   const sourceFrom = (sandbox: Sandbox | undefined, pod: Pod | undefined): Source =>
     podUid === undefined
-      ? (storedSource(sandbox, cache) ?? sourceOf(spec, { sandbox, pod }, cache))
+      ? (storedSource(sandbox, cache) ?? sourceOf(checkpoint, { spec, sandbox, pod }, cache))
       : startedSource({ sandboxName: at.name, podUid }, sandbox, pod);
   const cached = sourceFrom(cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
   const capture = captures.get(uid);
@@ -174,10 +175,11 @@ function storedSource(sandbox: Sandbox | undefined, cache: CheckpointDependencie
  * Sandbox: the Sandbox becomes ready when the cell responds, before the kubelet's first probe.
  */
 function sourceOf(
-  { sandboxName: name }: ResolvedCheckpointSpec,
-  { sandbox, pod }: { sandbox: Sandbox | undefined; pod: Pod | undefined },
+  checkpoint: Checkpoint,
+  { spec, sandbox, pod }: { spec: ResolvedCheckpointSpec; sandbox: Sandbox | undefined; pod: Pod | undefined },
   cache: CheckpointDependencies["cache"],
 ): Source {
+  const { sandboxName: name } = spec;
   const temporary = sandbox !== undefined && isGoingToStart(sandbox) ? { isTemporary: true as const } : {};
   if (pod === undefined || sandbox === undefined) {
     return { ...problem("NotFound", `the namespace has no sandbox ${name} with a Pod`), ...temporary };
@@ -185,6 +187,8 @@ function sourceOf(
   if (controllerOf(pod)?.uid !== sandbox.metadata.uid) {
     return problem("SandboxNotReady", `the Pod ${name} does not belong to the sandbox ${name}`);
   }
+  // The cell of a disrupted sandbox holds its end until this checkpoint has captured it, whatever probes of its program say.
+  if (isPauseCheckpoint(checkpoint) && isHeld(pod)) return { sandbox, pod };
   const state = stateOf(pod);
   if (state !== "Running")
     return { ...problem("SandboxNotReady", `the Pod ${name} is ${state}, not Running`), ...temporary };
@@ -218,6 +222,10 @@ function isHeldByPause(
 ): boolean {
   const isOfPod = (one: Checkpoint) => isPauseCheckpoint(one) && capturedPodUid(one) === pod.metadata.uid;
   return spec.paused === true && checkpointsOwnedBy(metadata.uid).some((one) => isOfPod(one) && isCloneable(one));
+}
+
+function isHeld(pod: Pod): boolean {
+  return disruptionPolicyOf(pod) !== "End" && isDisrupted(pod) && pod.status?.phase === "Running";
 }
 
 function stateOf({ metadata, status }: Pod): string {

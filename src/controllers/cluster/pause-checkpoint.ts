@@ -8,8 +8,17 @@ import type { CheckpointName } from "../../backends/backend.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { defined } from "../../base/defined.ts";
 
-/** The Checkpoint that holds a sandbox during a pause. Each pause of a sandbox has its own. */
-export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly string[]): CheckpointManifest {
+/** Each Pod of a sandbox is disrupted once. */
+export function disruptionCheckpointName({ metadata: { name, uid }, status }: Sandbox): string {
+  return `${name}-pause-${hash("sha256", `${uid}/disruption/${status?.podInfo?.podUID}`).slice(0, 8)}`;
+}
+
+/** The Checkpoint that holds a sandbox during a pause. Each pause of a sandbox has its own, and each disruption. */
+export function pauseCheckpoint(
+  sandbox: Sandbox,
+  persistentContents: readonly string[],
+  isOfDisruption = false,
+): CheckpointManifest {
   const { name, namespace, uid } = sandbox.metadata;
   const contents = persistentContents.filter((content) => content === "memory" || content === "filesystem");
   const digest = hash("sha256", `${uid}/${sandbox.metadata.generation ?? 0}`);
@@ -17,7 +26,7 @@ export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly s
     apiVersion,
     kind: "Checkpoint",
     metadata: {
-      name: `${name}-pause-${digest.slice(0, 8)}`,
+      name: isOfDisruption ? disruptionCheckpointName(sandbox) : `${name}-pause-${digest.slice(0, 8)}`,
       namespace,
       labels: { [labels.purpose]: "pause", [labels.sandboxName]: name },
       ownerReferences: [{ apiVersion, kind: "Sandbox", name, uid, controller: true }],

@@ -1,5 +1,6 @@
 import { cellPort, parseFailedCell } from "../../api/wire/cell-api.ts";
 import { missingEntrypoint, startsNothing } from "../../api/pod/missing-entrypoint.ts";
+import type { DisruptionCause } from "../../api/kinds/sandbox.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { defined } from "../../base/defined.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
@@ -73,6 +74,28 @@ function waitingProbe({ spec, status }: Pod): string | undefined {
   }
   return undefined;
 }
+
+/** Whether others than the controllers end the Pod, or have said that they will. The controllers change the phase of a sandbox before. */
+export function isDisrupted(pod: Pod): boolean {
+  return pod.metadata.deletionTimestamp !== undefined || disruptionTarget(pod) !== undefined;
+}
+
+function disruptionTarget({ status }: Pod) {
+  return status?.conditions?.find((one) => one.type === "DisruptionTarget" && one.status === "True");
+}
+
+/** Who ends the Pod, by the reason of its condition (Kubernetes v1.36, pkg/apis/core/types.go). */
+export function disruptionCause(pod: Pod | undefined): DisruptionCause {
+  const reason = pod && disruptionTarget(pod)?.reason;
+  if (reason === "TerminationByKubelet") return pod?.status?.reason === "Evicted" ? "Evicted" : "NodeShutdown";
+  return causes[reason ?? ""] ?? "PodDeleted";
+}
+
+const causes: Readonly<Record<string, DisruptionCause>> = {
+  EvictionByEvictionAPI: "Evicted",
+  PreemptionByScheduler: "Preempted",
+  DeletionByTaintManager: "NodeTaint",
+};
 
 export function isEnded(pod: Pod): boolean {
   return pod.status?.phase === "Succeeded" || pod.status?.phase === "Failed";

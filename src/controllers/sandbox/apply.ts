@@ -1,4 +1,5 @@
 import { cellPod } from "../../api/pod/cell-pod.ts";
+import { defaultDisruptionPolicy } from "../../api/pod/disruption.ts";
 import { filesOnlyPause } from "../../operations/pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
@@ -21,6 +22,7 @@ import {
   shareClaims,
 } from "./claims.ts";
 import { nodeOfClaims } from "./gather-volumes.ts";
+import { intendedEnd } from "./plan-disruption.ts";
 import { rollbackUnderWay } from "./rollback.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import type { SandboxAction } from "./state.ts";
@@ -49,6 +51,8 @@ export async function applyAction(
     case "createPod":
       return createPod(sandbox, action, dependencies);
     case "deletePod":
+      // Concurrently: the cell may learn of it before or after its end begins.
+      for (const end of intendedEnd(action.pod)) callCell(sandbox, end, dependencies);
       return pods.resource.delete(action.pod.metadata, { uid: action.pod.metadata.uid });
     case "createPauseCheckpoint":
       return checkpoints.resource.ensure(pauseManifest(sandbox, action));
@@ -81,9 +85,11 @@ async function setPaused(
 
 function pauseManifest(
   sandbox: Sandbox,
-  { persistentContents: contents, stored }: Extract<SandboxAction, { do: "createPauseCheckpoint" }>,
+  { persistentContents: contents, isOfDisruption, stored }: Extract<SandboxAction, { do: "createPauseCheckpoint" }>,
 ) {
-  return stored === undefined ? pauseCheckpoint(sandbox, contents) : storedPause(sandbox, { ...stored, contents });
+  return stored === undefined
+    ? pauseCheckpoint(sandbox, contents, isOfDisruption)
+    : storedPause(sandbox, { ...stored, contents });
 }
 
 /** The changes that are written together with the finalizer. */
@@ -119,7 +125,7 @@ async function createPod(
 ): Promise<void> {
   const { informers, namespaces, podOptions, podKeys, newPods, clock } = dependencies;
   const {
-    template: { template, volumeClaims },
+    template: { template, volumeClaims, contents, pauseStrategy },
     start,
     source,
     egress,
@@ -134,8 +140,10 @@ async function createPod(
   // Every Pod of a sandbox is created here, for every author of the Sandbox and every origin of its template.
   const ofNamespace = await namespaces.admit(sandbox.metadata.namespace, template);
   const claims = await claimsFor(sandbox, action, dependencies);
+  const strategy = sandbox.spec.pauseStrategy ?? pauseStrategy;
   const manifest = cellPod(owner, template, {
-    ...podOptions,
+    onDisruption: defaultDisruptionPolicy(contents.persistentContents, strategy),
+    ...defined(podOptions),
     ...ofNamespace,
     ...podKeys(),
     ...restoredBy(source, dependencies),

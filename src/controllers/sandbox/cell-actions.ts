@@ -29,7 +29,15 @@ type StartCall<Do extends SandboxAction["do"]> = (
 ) => void;
 
 /** The actions that call a cell. Such calls take long, so they run outside reconciles. */
-const cellActions = { startSandbox, restoreSandboxInPlace, adoptIdentity, awaitMemory, setEgress, setCredentials };
+const cellActions = {
+  startSandbox,
+  restoreSandboxInPlace,
+  adoptIdentity,
+  awaitMemory,
+  setEgress,
+  setCredentials,
+  intendEnd,
+};
 
 export type CellAction = Action<keyof typeof cellActions>;
 
@@ -40,6 +48,11 @@ export function isCellAction(action: SandboxAction): action is CellAction {
 export function callCell(sandbox: Sandbox, action: CellAction, dependencies: SandboxDependencies): void {
   const start = cellActions[action.do] as StartCall<CellAction["do"]>;
   start(sandbox, action, dependencies);
+}
+
+function intendEnd(sandbox: Sandbox, { pod }: Action<"intendEnd">, { calls, runtime }: SandboxDependencies): void {
+  const target = sandboxRef(sandbox, pod);
+  calls.start(sandbox, pod, "end", (signal) => runtime.intendEnd(target, signal).then(() => undefined));
 }
 
 function awaitMemory(sandbox: Sandbox, { pod }: Action<"awaitMemory">, { calls, backends }: SandboxDependencies): void {

@@ -65,6 +65,7 @@ export class CellCalls {
       egressCall: get("egressCall"),
       credentialsCall: get("credentialsCall"),
       load: get("load"),
+      end: get("end"),
     };
   }
 

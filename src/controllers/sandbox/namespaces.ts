@@ -1,6 +1,8 @@
 import { assertTemplateAllowed } from "../../api/pod/template-policy.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import type { CellPodOptions } from "../../api/pod/cell-pod.ts";
+import { parseDisruptionPolicy } from "../../api/pod/disruption.ts";
+import { defined } from "../../base/defined.ts";
 import { parseLayerSize } from "../../base/quantity.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { KubeObject, ObjectName } from "../../kube/object.ts";
@@ -31,18 +33,23 @@ export class Namespaces {
    * before the first sandbox's Pod exists.
    * @throws RametError `Forbidden` that names a field of the template; `InvalidArgument` for an annotation that cannot be read
    */
-  async admit(name: string, template: PodTemplateSpec): Promise<Pick<CellPodOptions, "layerBytes" | "nodeCache">> {
+  async admit(
+    name: string,
+    template: PodTemplateSpec,
+  ): Promise<Pick<CellPodOptions, "layerBytes" | "nodeCache" | "onDisruption">> {
     const { annotations: given, uid } = (await this.#read(name)).metadata;
     assertTemplateAllowed(template, { name, annotations: given });
-    const all = this.#nodeCache;
-    // No later namespace has this UID, also if it has the name.
-    const nodeCache = all && { path: `${all.path}/${uid}`, sizeBytes: all.sizeBytes };
-    const size = given?.[annotations.writableLayerSize];
-    if (size === undefined) return { nodeCache };
-    return {
-      nodeCache,
-      layerBytes: parseLayerSize(size, `The annotation ${annotations.writableLayerSize} of the namespace ${name}`),
+    const parsed = <T>(annotation: string, parse: (text: string, field: string) => T): T | undefined => {
+      const text = given?.[annotation];
+      return text === undefined ? undefined : parse(text, `The annotation ${annotation} of the namespace ${name}`);
     };
+    const all = this.#nodeCache;
+    return defined({
+      // No later namespace has this UID, also if it has the name.
+      nodeCache: all && { path: `${all.path}/${uid}`, sizeBytes: all.sizeBytes },
+      layerBytes: parsed(annotations.writableLayerSize, parseLayerSize),
+      onDisruption: parsed(annotations.onDisruption, parseDisruptionPolicy),
+    });
   }
 
   #read(name: string): Promise<KubeObject> {

@@ -98,6 +98,7 @@ function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): 
     restoreInPlace: undefined,
     adoption: undefined,
     load: undefined,
+    end: undefined,
     egress: desiredEgress({ namespace: undefined, template: undefined, sandbox: parts.sandbox }, {}),
     egressCall: undefined,
     pauseCheckpoint: undefined,

@@ -15,6 +15,7 @@ import {
   whyPending,
 } from "../../api/state/checkpoint.ts";
 import { cellRuns, cellStartedAt, declaresReadiness, isEnded, unreadyMessage } from "../cluster/pod-facts.ts";
+import { intendedEnd, planDisruption } from "./plan-disruption.ts";
 import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
 import {
   amended,
@@ -32,6 +33,8 @@ import {
 export function planRunning(state: SandboxState): SandboxPlan {
   const { sandbox, pauseCheckpoint, orphans } = state;
   const tidyUp = orphans.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
+  const disrupted = planDisruption(state);
+  if (disrupted !== undefined) return withActions(disrupted, tidyUp);
   // A checkpoint that ends its source cannot be canceled: the pause completes, then the sandbox resumes.
   const pausing = pauseCheckpoint !== undefined && (isUnfinished(pauseCheckpoint) || isCloneable(pauseCheckpoint));
   if (pausing) return withActions(planPausing(state), tidyUp);
@@ -50,7 +53,7 @@ function planEnd(state: SandboxState): SandboxPlan | undefined {
   const isOwn = pod !== undefined && (recorded === undefined || pod.metadata.uid === recorded);
   if (isOwn && isEnded(pod)) return { actions: [], status: ended(state, pod) };
   if (isOwn && pod.metadata.deletionTimestamp === undefined) return undefined;
-  return { actions: [], status: lost(state) };
+  return { actions: isOwn ? intendedEnd(pod) : [], status: lost(state) };
 }
 
 /**

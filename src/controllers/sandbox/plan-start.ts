@@ -13,6 +13,7 @@ import { cellRuns, isEnded, pullProblem, startProblem } from "../cluster/pod-fac
 import type { Origin } from "../origin/origin.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { listed } from "../volumes/restored-volumes.ts";
+import { intendedEnd } from "./plan-disruption.ts";
 import { isRefusedByCpu, lacksFeatures, planOtherNode } from "./plan-other-node.ts";
 import { awaitsImage, isResume, planReplacedImage, replacedImage } from "./plan-paused.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
@@ -30,8 +31,10 @@ export function planStart(state: SandboxState): SandboxPlan {
     return { actions: [], status: lacking(state, "PodCreateFailed", template.problem) };
   }
   if (pod === undefined) return planPod(state, template);
-  if (pod.metadata.deletionTimestamp !== undefined)
-    return slowly(state, `The Pod ${pod.metadata.name} is being deleted`);
+  if (pod.metadata.deletionTimestamp !== undefined) {
+    const plan = slowly(state, `The Pod ${pod.metadata.name} is being deleted`);
+    return { ...plan, actions: intendedEnd(pod) };
+  }
   const plan = planInPod(state, template, pod);
   return { ...plan, actions: [...finalizer(state, template), ...plan.actions] };
 }

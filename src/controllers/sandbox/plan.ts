@@ -10,6 +10,7 @@ import type { Transition } from "../../kube/events.ts";
 import { planCreatedPaused } from "./plan-created-paused.ts";
 import { withCredentials } from "./plan-credentials.ts";
 import { withEgress } from "./plan-egress.ts";
+import { intendedEnd } from "./plan-disruption.ts";
 import { planPaused } from "./plan-paused.ts";
 import { planRollingBack, withRollback } from "./plan-rollback.ts";
 import { planRunning } from "./plan-running.ts";
@@ -100,7 +101,7 @@ function planDeletion(state: SandboxState): SandboxPlan {
   return {
     actions: [
       ...checkpoints,
-      ...(pod.metadata.deletionTimestamp === undefined ? [{ do: "deletePod", pod } as const] : []),
+      ...(pod.metadata.deletionTimestamp === undefined ? [{ do: "deletePod", pod } as const] : intendedEnd(pod)),
     ],
     status: changed(state, "Terminating", {
       conditions: [

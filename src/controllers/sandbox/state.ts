@@ -74,6 +74,8 @@ export interface CallOutcomes {
   credentialsCall: CredentialsOutcome;
   /** Waits until all memory of the clone is loaded. */
   load: undefined;
+  /** Tells the cell that the end of its Pod is intended. */
+  end: undefined;
 }
 
 /** The calls that run or have ended for one Pod. */
@@ -134,6 +136,8 @@ export type SandboxAction =
       avoided: CpuPlan["avoided"];
     }
   | { do: "deletePod"; pod: Pod }
+  /** Nobody captures the sandbox before its Pod ends. */
+  | { do: "intendEnd"; pod: Pod }
   | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: RestoreSource | undefined }
   | { do: "restoreSandboxInPlace"; pod: Pod; template: PodTemplateSpec; source: RestoreSource; request: string }
   | { do: "adoptIdentity"; pod: Pod; template: PodTemplateSpec }
@@ -144,6 +148,7 @@ export type SandboxAction =
   | {
       do: "createPauseCheckpoint";
       persistentContents: readonly string[];
+      isOfDisruption?: true;
       stored?: { digest?: string; source: RestoreSource };
     }
   /** Keeps the claims of the source for a sandbox that has no Pod yet. */

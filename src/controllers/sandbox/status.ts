@@ -10,7 +10,7 @@ import type { RametSandboxStatus, SandboxConditionType, SandboxPhase, SandboxSta
 import type { Problem } from "../../api/schema/problem.ts";
 import { printProblem, problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { type ConditionChange as AnyConditionChange, findCondition, report, stalled } from "../../kube/conditions.ts";
-import { declaresReadiness, endProblem, unreadyMessage } from "../cluster/pod-facts.ts";
+import { declaresReadiness, disruptionCause, endProblem, unreadyMessage } from "../cluster/pod-facts.ts";
 import { lastingClaims } from "./gather-volumes.ts";
 import type { SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
 
@@ -48,14 +48,23 @@ export function failed(state: SandboxState, error: RametError): SandboxStatus {
   return final(state, "Failed", { message: error.describe(), problem: problemOf(error) });
 }
 
-/** For a Pod that was deleted by someone other than this controller. */
-export function lost(state: SandboxState): SandboxStatus {
+/** For a Pod that was deleted by someone other than this controller. @param cause what else has failed */
+export function lost(
+  state: SandboxState,
+  cause = "Pod Not Found: the sandbox's Pod was deleted, and its memory and files are lost",
+): SandboxStatus {
   const problem: Problem = {
     code: "SandboxLost",
-    cause: "Pod Not Found: the sandbox's Pod was deleted, and its memory and files are lost",
+    cause,
     hint: "Delete the Sandbox, and create it again from its template or from a checkpoint",
   };
-  return final(state, "Failed", { message: sentenceOf(problem), problem });
+  const { sandbox, pod, now } = state;
+  const status = final(state, "Failed", { message: sentenceOf(problem), problem });
+  const podUID = pod?.metadata.uid ?? sandbox.status?.podInfo?.podUID;
+  const known = sandbox.status?.ramet?.disruption;
+  const noticed = { cause: disruptionCause(pod), at: now.toISOString(), ...defined({ podUID }) };
+  const disruption = { ...(known?.podUID === podUID && known !== undefined ? known : noticed), outcome: "Lost" };
+  return { ...status, ramet: { ...status.ramet, disruption } };
 }
 
 /** For a Pod that has ended, successfully or not. */
@@ -77,11 +86,19 @@ function final(
   const kept = { cause: "The checkpoint of its pause is kept", hint: way };
   const message = way === undefined ? what : `${what}. ${sentenceOf(kept)}`;
   const problem = way === undefined ? why : { ...why, hint: way };
-  return changed(state, phase, {
+  const status = changed(state, phase, {
     message,
     conditions: [...stalled(message, problem), ...interrupted(state, message, problem)],
     drop: loading(state),
   });
+  const disruption = settled(status, { Migrating: "Failed" });
+  return disruption === undefined ? status : { ...status, ramet: { ...status.ramet, disruption } };
+}
+
+/** The disruption of a sandbox with another outcome, if that of the present one is over. */
+function settled({ ramet }: SandboxStatus, outcomes: Partial<Record<string, string>>) {
+  const before = ramet?.disruption;
+  return before && { ...before, outcome: outcomes[before.outcome] ?? before.outcome };
 }
 
 /** The hint that names the checkpoint of the pause, if the resume failed. */
@@ -134,6 +151,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
   const resumed = sandbox.status?.phase === "Resuming";
   const { rollback, restoredFrom: before } = sandbox.status?.ramet ?? {};
   const { generation, bootMilliseconds, initRequest, phases } = started;
+  const disruption = migrated(state);
   const claims = lastingClaims(pod);
   const status = changed(state, "Running", {
     conditions: [
@@ -151,7 +169,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
     ...status,
     ...placeOf(pod),
     ramet: {
-      ...defined({ problems: status.ramet?.problems, generation, bootMilliseconds, initRequest, rollback }),
+      ...defined({ problems: status.ramet?.problems, generation, bootMilliseconds, initRequest, rollback, disruption }),
       ...defined({ restoredFrom: resumed ? before : started.checkpointId, layers: started.layers }),
       ...ofCell(sandbox, pod, started),
       // Their names are compared with the existing ones before a resume.
@@ -159,6 +177,12 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
       phases,
     },
   };
+}
+
+function migrated({ sandbox: { status = {} }, now }: SandboxState): RametSandboxStatus["disruption"] {
+  const disruption = settled(status, { Migrating: "Migrated" });
+  const isNew = status.ramet?.disruption?.outcome === "Migrating";
+  return disruption && (isNew ? { ...disruption, endedAt: now.toISOString() } : disruption);
 }
 
 /**

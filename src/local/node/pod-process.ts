@@ -133,7 +133,7 @@ export class PodProcess {
     const onFatal = (message: string, ownGraceSeconds?: number): void => {
       this.#condemned = message;
       directory.writeRecord({ ...this.record, condemned: message });
-      this.terminate((ownGraceSeconds ?? graceSeconds) * 1000);
+      this.terminate((ownGraceSeconds ?? graceSeconds) * 1000, "SIGINT");
     };
     this.#hooks = new Hooks({ target, onChange, onFatal });
     // After a restart of the node it is unknown whether the hook has run, and a kubelet does not run it twice.
@@ -150,8 +150,9 @@ export class PodProcess {
   /**
    * Runs the preStop hook, sends SIGTERM to the cell, and SIGKILL after the grace period. A later call can only shorten the
    * grace period.
+   * @param signal SIGINT: the Pod is not deleted, so no controller captures its sandbox, and the cell must not wait for that
    */
-  terminate(graceMilliseconds: number): void {
+  terminate(graceMilliseconds: number, signal: "SIGTERM" | "SIGINT" = "SIGTERM"): void {
     if (this.#exit !== undefined) return;
     const { clock } = this.#options;
     const deadline = clock.monotonicMilliseconds() + graceMilliseconds;
@@ -159,10 +160,10 @@ export class PodProcess {
     if (before !== undefined && before <= deadline) return;
     this.#deadline = deadline;
     this.#killAfter(graceMilliseconds);
-    if (before === undefined && graceMilliseconds > 0) void this.#askToEnd(graceMilliseconds);
+    if (before === undefined && graceMilliseconds > 0) void this.#askToEnd(graceMilliseconds, signal);
   }
 
-  async #askToEnd(graceMilliseconds: number): Promise<void> {
+  async #askToEnd(graceMilliseconds: number, signal: "SIGTERM" | "SIGINT"): Promise<void> {
     const { clock } = this.#options;
     this.#probes?.stop();
     if (this.#hooks?.hasPreStop === true && this.#state?.phase === "running") {
@@ -172,7 +173,7 @@ export class PodProcess {
       const left = (this.#deadline ?? 0) - clock.monotonicMilliseconds();
       this.#killAfter(Math.max(minimumGraceMilliseconds, left));
     }
-    if (this.#exit === undefined) signalProcess(this.record.process, "SIGTERM");
+    if (this.#exit === undefined) signalProcess(this.record.process, signal);
   }
 
   #killAfter(milliseconds: number): void {

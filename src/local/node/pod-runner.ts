@@ -114,7 +114,7 @@ export class PodRunner {
   /** Stops every Pod and reports the node's shutdown in their status. */
   async shutDown(graceMillis: number): Promise<void> {
     const running = [...this.#processes.values()].filter(({ exit }) => exit === undefined);
-    for (const process of running) process.terminate(graceMillis);
+    for (const process of running) process.terminate(graceMillis, "SIGINT");
     await Promise.all(running.map(({ ended }) => ended));
     const sides = [...this.#sides.values()];
     for (const one of sides) one.stop(graceMillis);

@@ -1,0 +1,180 @@
+import { renameSync, writeFileSync } from "node:fs";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { annotations } from "../../src/api/names/labels.ts";
+import { guestClientPort } from "../../src/api/wire/cell-api.ts";
+import { clusterCredentials } from "../../src/backends/cell-keys.ts";
+import { CellClient } from "../../src/cell/client/cell-client.ts";
+import { containerUser, GuestClient } from "../../src/cell/client/guest-client.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { findCondition } from "../../src/kube/conditions.ts";
+import { openCluster, type Cluster } from "./controllers-cluster.ts";
+import { count, counterTemplate } from "./counter.ts";
+import { realNode } from "./controllers-real-node.ts";
+
+/** Tests with real cells and real gVisor that a sandbox survives the end of its Pod. */
+let cluster: Cluster;
+
+beforeAll(async () => {
+  cluster = await openCluster({ startNode: realNode() });
+  await cluster.namespace("t");
+});
+afterAll(() => cluster.close());
+
+async function create(name: string, policy?: string, spec: object = {}): Promise<Sandbox> {
+  const template = {
+    ...counterTemplate,
+    ...(policy !== undefined && { metadata: { annotations: { [annotations.onDisruption]: policy } } }),
+  };
+  const apiVersion = "agents.kruise.io/v1alpha1";
+  await cluster.create({
+    apiVersion,
+    kind: "Sandbox",
+    metadata: { name, namespace: "t" },
+    spec: { template, ...spec },
+  });
+  return cluster.sandbox(`t/${name}`, ({ status }) => status?.phase === "Running");
+}
+
+/** As the eviction API asks for it. */
+const evict = (name: string) =>
+  cluster.seen.pods.resource.postSubresource({ namespace: "t", name }, "eviction", {
+    apiVersion: "policy/v1",
+    kind: "Eviction",
+    metadata: { name, namespace: "t" },
+  });
+
+const podUID = ({ status }: Sandbox) => status?.podInfo?.podUID;
+const continued = (before: Sandbox) =>
+  cluster.sandbox(
+    `t/${before.metadata.name}`,
+    (now) => now.status?.phase === "Running" && podUID(now) !== podUID(before),
+  );
+
+/** Files of a sandbox, with the access token that it had from the beginning. */
+async function withGuest<T>(sandbox: Sandbox, use: (guest: GuestClient) => Promise<T>): Promise<T> {
+  const credentials = await clusterCredentials(cluster.client);
+  const cells = new CellClient(credentials.key);
+  const address = { ip: sandbox.status?.sandboxIp ?? "", sandboxUid: sandbox.metadata.uid };
+  const accessToken = credentials.guestToken(sandbox.metadata.uid);
+  try {
+    return await use(
+      new GuestClient({ dial: () => cells.dial(address, guestClientPort), accessToken, user: containerUser }),
+    );
+  } finally {
+    cells.close();
+  }
+}
+
+it("continues a sandbox whose Pod is evicted, with its memory, its files and its identity", async () => {
+  const before = await create("a");
+  expect([await count(cluster, "a"), await count(cluster, "a")]).toEqual([1, 2]);
+  await withGuest(before, (guest) => guest.writeFile("/tmp/kept", Buffer.from("kept")));
+  const pod = await cluster.pod("t/a", () => true);
+  expect(pod.metadata.annotations).toMatchObject({
+    [annotations.onDisruption]: "Migrate",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
+  });
+  expect(pod.spec.terminationGracePeriodSeconds).toBe(30);
+
+  await evict("a");
+  const after = await continued(before);
+  expect(after.metadata.uid).toBe(before.metadata.uid);
+  expect(after.status?.ramet?.disruption).toMatchObject({
+    cause: "Evicted",
+    outcome: "Migrated",
+    podUID: podUID(before),
+  });
+  expect(await count(cluster, "a")).toBe(3);
+  expect(String(await withGuest(after, (guest) => guest.readFile("/tmp/kept")))).toBe("kept");
+});
+
+it("continues a sandbox again and again when its Pods are deleted", async () => {
+  let before = await cluster.sandbox("t/a", ({ status }) => status?.phase === "Running");
+  for (const next of [4, 5]) {
+    await cluster.seen.pods.resource.delete({ namespace: "t", name: "a" });
+    // A second deletion changes nothing.
+    await cluster.seen.pods.resource.delete({ namespace: "t", name: "a" });
+    before = await continued(before);
+    expect(before.status?.ramet?.disruption).toMatchObject({ cause: "PodDeleted", outcome: "Migrated" });
+    expect(await count(cluster, "a")).toBe(next);
+  }
+});
+
+it("pauses a sandbox with the policy Pause until it is resumed", async () => {
+  const before = await create("b", "Pause");
+  expect(await count(cluster, "b")).toBe(1);
+  await evict("b");
+  const paused = await cluster.sandbox(
+    "t/b",
+    ({ status }) => findCondition(status?.conditions, "SandboxPaused")?.status === "True",
+  );
+  expect(paused.spec.paused).toBe(true);
+  expect(paused.status).toMatchObject({
+    phase: "Paused",
+    ramet: { disruption: { cause: "Evicted", outcome: "Paused" } },
+  });
+  await cluster.seen.sandboxes.resource.mergePatch({ namespace: "t", name: "b" }, { spec: { paused: false } });
+  await continued(before);
+  expect(await count(cluster, "b")).toBe(2);
+});
+
+it("ends a sandbox with the policy End immediately", async () => {
+  await create("c", "End");
+  expect((await cluster.pod("t/c", () => true)).spec.terminationGracePeriodSeconds).toBe(1);
+  await cluster.seen.pods.resource.delete({ namespace: "t", name: "c" });
+  const { status } = await cluster.sandbox("t/c", (now) => now.status?.phase === "Failed");
+  expect(status?.ramet?.disruption).toMatchObject({ cause: "PodDeleted", outcome: "Lost" });
+  await cluster.untilDeleted("pods", "t/c");
+});
+
+it("continues a sandbox whose Pod was deleted while no controllers ran", async () => {
+  const before = await create("d");
+  expect(await count(cluster, "d")).toBe(1);
+  await cluster.stopControllers();
+  await cluster.seen.pods.resource.delete({ namespace: "t", name: "d" });
+  // The sandbox responds in the meantime.
+  expect(await count(cluster, "d")).toBe(2);
+  await cluster.startControllers();
+  await continued(before);
+  expect(await count(cluster, "d")).toBe(3);
+});
+
+it("continues a sandbox if the controllers are killed during the capture", async () => {
+  const before = await create("e");
+  expect(await count(cluster, "e")).toBe(1);
+  await evict("e");
+  await cluster.sandbox("t/e", ({ status }) => status?.ramet?.disruption !== undefined);
+  await cluster.restartControllers();
+  await continued(before);
+  expect(await count(cluster, "e")).toBe(2);
+});
+
+it("reports why the state could not be saved, and ends the sandbox without waiting for the grace period", async () => {
+  await create("f");
+  const away = `${cluster.storePath}-away`;
+  renameSync(cluster.storePath, away);
+  writeFileSync(cluster.storePath, "");
+  try {
+    const since = Date.now();
+    await evict("f");
+    const { status } = await cluster.sandbox("t/f", (now) => now.status?.phase === "Failed");
+    expect(status?.ramet?.disruption).toMatchObject({ cause: "Evicted", outcome: "Lost" });
+    expect(findCondition(status?.conditions, "Ready")).toMatchObject({ reason: "SandboxLost" });
+    expect(status?.message).toMatch(/its state could not be saved: the checkpoint f-pause-\w+ failed/);
+    await cluster.untilDeleted("pods", "t/f");
+    expect(Date.now() - since).toBeLessThan(15_000);
+  } finally {
+    renameSync(cluster.storePath, `${cluster.storePath}-file`);
+    renameSync(away, cluster.storePath);
+  }
+});
+
+it("deletes a running sandbox without holding its end", async () => {
+  await create("g");
+  const since = performance.now();
+  await cluster.seen.sandboxes.resource.delete({ namespace: "t", name: "g" });
+  await cluster.untilDeleted("sandboxes", "t/g");
+  const milliseconds = performance.now() - since;
+  process.stderr.write(`deletion: ${Math.round(milliseconds)} ms\n`);
+  expect(milliseconds).toBeLessThan(10_000);
+});
