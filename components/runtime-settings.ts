@@ -35,6 +35,7 @@ export interface CellArgs {
   nodeCachePath?: Input<string>;
   /** The limit of what a namespace has there on each node. @default "20Gi" */
   nodeCacheSize?: Input<string>;
+  /**
    * What becomes of sandboxes whose Pods others end, as a drain does: `Migrate`, `Pause` or `End`. Templates and namespaces can set it.
    * @default `Migrate` with memory, `Pause` with files only
    */

@@ -31,6 +31,7 @@ const rules: Rule<SandboxFacts> = firstOf(
   terminating,
   paused,
   starting,
+  disrupted,
   unready,
   degraded,
 );
@@ -42,9 +43,13 @@ function paused({ sandbox: { metadata, spec, status } }: SandboxFacts): Found | 
     const retry = "The controllers start a Pod for it";
     return { state: "waiting", cause: "It is being resumed", since, retry };
   }
+  const { disruption } = status.ramet ?? {};
   return {
     state: "healthy",
-    cause: "It is paused, as spec.paused requests",
+    cause:
+      disruption?.outcome === "Paused"
+        ? `It is paused with its state, because its Pod was ended (${disruption.cause})`
+        : "It is paused, as spec.paused requests",
     since,
     action: `Resume it when you need it: ramet sandbox resume ${metadata.name} -n ${metadata.namespace}`,
   };
@@ -78,6 +83,17 @@ function withoutCause({ sandbox, now }: SandboxFacts, { problem, since }: Report
     retry: "The controllers continue as soon as this changes",
     action: isLate ? `Read the log of its Pod: kubectl logs ${name} -n ${namespace}` : nothingToDo,
   };
+}
+
+/** Others end its Pod, and it still runs. */
+function disrupted({ sandbox: { status } }: SandboxFacts): Found | undefined {
+  const { disruption } = status?.ramet ?? {};
+  const isMoved = disruption?.outcome === "Migrating";
+  if (disruption === undefined || status?.phase !== "Running" || (!isMoved && disruption.outcome !== "Pausing"))
+    return undefined;
+  const retry = `The controllers ${isMoved ? "start another Pod" : "pause it"} when its state is captured`;
+  const cause = `Its Pod is being ended (${disruption.cause}), and its state is being captured`;
+  return { state: "waiting", cause, reason: disruption.cause, since: disruption.at, retry };
 }
 
 function unready(facts: SandboxFacts): Found | undefined {
@@ -167,9 +183,14 @@ function healthy({ sandbox }: SandboxFacts): Found {
   const image = findCondition(sandbox.status?.conditions, "ImageResolved");
   const rest =
     image?.status === "False" ? `. ${withoutStop(image.message)}` : ", and all its conditions are as requested";
+  const { disruption } = sandbox.status?.ramet ?? {};
+  const moved =
+    disruption?.outcome === "Migrated"
+      ? `. It continued in another Pod at ${disruption.endedAt}, after its Pod was ended (${disruption.cause})`
+      : "";
   return {
     state: "healthy",
-    cause: `It is ${sandbox.status?.phase ?? "new"}${rest}`,
+    cause: `It is ${sandbox.status?.phase ?? "new"}${rest}${moved}`,
     since: findCondition(sandbox.status?.conditions, "Ready")?.lastTransitionTime,
   };
 }

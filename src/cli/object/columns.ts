@@ -194,10 +194,13 @@ function diskOf({ status }: Sandbox): string {
   return `${size(sizeBytes)}${medium === "memory" ? " (memory)" : ""}`;
 }
 
-/** A failed pause leaves its sandbox running, so only its condition reports it. */
+/** A failed pause leaves its sandbox running, so only its condition reports it; and a pause that no user has requested. */
 function sandboxMessage(sandbox: Sandbox): string {
-  const pause = findCondition(sandbox.status?.conditions, "SandboxPaused");
-  return messageOf(sandbox) ?? (pause?.reason === "CheckpointFailed" ? pause.message : "");
+  const { conditions, phase, ramet } = sandbox.status ?? {};
+  const pause = findCondition(conditions, "SandboxPaused");
+  const isOfDisruption = phase === "Paused" && ramet?.disruption?.outcome === "Paused";
+  const isReported = pause?.reason === "CheckpointFailed" || isOfDisruption;
+  return messageOf(sandbox) ?? (isReported ? (pause?.message ?? "") : "");
 }
 
 /** The sandbox's source: a checkpoint, a template or an image. */

@@ -1,9 +1,11 @@
+import type { Registry } from "prom-client";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { sealedAnnotations } from "../../api/names/init-request.ts";
 import { group } from "../../api/schema/kind.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerKeys, type ControllerWatch, ownKey, type ReconcileResult, watching } from "../../kube/controller.ts";
+import { MetricGroup } from "../../kube/metrics.ts";
 import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
@@ -98,7 +100,14 @@ async function applyPlan(state: SandboxState, plan: SandboxPlan, dependencies: S
   if (failure?.status === "rejected") throw failure.reason;
   if (plan.status === undefined) return;
   await writeStatus(state.sandbox, plan.status, dependencies);
+  const disruption = plan.status.ramet?.disruption;
+  if (disruption !== undefined && hasNewOutcome(state.sandbox, disruption))
+    dependencies.disrupted(disruption.cause, disruption.outcome);
   for (const transition of plan.transitions ?? []) dependencies.events.record(state.sandbox, transition);
+}
+
+function hasNewOutcome({ status }: Sandbox, { outcome }: { outcome: string }): boolean {
+  return outcome !== status?.ramet?.disruption?.outcome && outcome !== "Migrating" && outcome !== "Pausing";
 }
 
 /**
@@ -158,14 +167,33 @@ async function deleteOrphan(
   await informers.pods.resource.delete(pod.metadata, { uid: pod.metadata.uid });
 }
 
+function disruptionMetrics(registry: Registry) {
+  const group = new MetricGroup(registry);
+  const ended = group.counter({
+    name: "ramet_sandbox_disruptions_total",
+    help: "Sandboxes whose Pods others ended, by cause and by outcome: Migrated, Paused, Failed or Lost.",
+    labelNames: ["cause", "outcome"],
+  });
+  return {
+    ended: (cause: string, outcome: string) => {
+      ended.inc({ cause, outcome });
+    },
+    close: () => {
+      group.close();
+    },
+  };
+}
+
 export function sandboxController(parts: ControllerParts): Controller {
   const { informers, clock, random, pullTimeoutMilliseconds } = parts;
   const requeues = new RequeueSource();
+  const metrics = parts.metrics && disruptionMetrics(parts.metrics.registry);
   const dependencies: SandboxDependencies = {
     ...parts,
     statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),
     calls: new CellCalls({ clock, random, pods: informers.pods, pullTimeoutMilliseconds, enqueue: requeues.enqueue }),
     credentialValues: new CredentialValues(parts.client, parts.credentialKeys, clock),
+    disrupted: metrics?.ended ?? (() => undefined),
     namespaces: new Namespaces(parts.client.resource(coreResources.namespaces), parts.podOptions.nodeCache),
     newPods: new NewPods({ pods: informers.pods, clock, onLost: requeues.enqueue }),
     imageLookups:
@@ -178,6 +206,7 @@ export function sandboxController(parts: ControllerParts): Controller {
     reconcile: (key) => reconcileSandbox(key, dependencies),
     requeues,
     close: () => {
+      metrics?.close();
       dependencies.calls.close();
       dependencies.newPods.close();
       dependencies.imageLookups?.close();

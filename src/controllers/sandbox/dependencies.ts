@@ -15,6 +15,8 @@ interface SandboxRecords {
   /** Absent: the node has the images. */
   imageLookups: ImageLookups | undefined;
   namespaces: Namespaces;
+  /** Counts a disruption that has ended. */
+  disrupted: (cause: string, outcome: string) => void;
   credentialValues: CredentialValues;
   /** Requeues a key after a change that no informer reports. */
   enqueue: (key: string) => void;
