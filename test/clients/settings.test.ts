@@ -2,7 +2,7 @@ import { Sandbox, Template } from "e2b";
 import { request } from "undici";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import * as z from "zod";
-import { envdVersion } from "../../src/api/wire/cell-api.ts";
+import { envdVersion } from "../../src/cell/client/guest-wire.ts";
 import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";

@@ -349,6 +349,3 @@ export type CheckpointResult = z.infer<typeof CheckpointResult>;
 
 export const StopRequest = z.strictObject({ reason: z.string().min(1) });
 export type StopRequest = z.infer<typeof StopRequest>;
-
-/** The version of E2B's envd whose API the guest serves, as native/guest/internal/envd/server.go: clients use parts of it by that. */
-export const envdVersion = "0.6.13";

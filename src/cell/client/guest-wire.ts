@@ -3,6 +3,9 @@ import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { boundedJson, ExitCode, guestFailure, unreachable } from "./guest-http.ts";
 
+/** The version of E2B's envd whose API the guest serves, as native/guest/internal/envd/server.go: clients use parts of it by that. */
+export const envdVersion = "0.6.13";
+
 /** Encodes a message of a Connect stream: one byte of flags, four bytes of length (big-endian), JSON. */
 export function envelope(message: unknown): Buffer {
   const body = Buffer.from(JSON.stringify(message));

@@ -80,6 +80,16 @@ describe("a sandbox that works", () => {
     });
   });
 
+  it.each([
+    ["Migrating", "Running", "waiting", "Its Pod is being ended (Evicted), and its state is being captured"],
+    ["Migrated", "Running", "healthy", `It continued in another Pod at ${since}, after its Pod was ended (Evicted)`],
+    ["Paused", "Paused", "healthy", "It is paused with its state, because its Pod was ended (Evicted)"],
+  ])("reports that others have ended its Pod: %s", (outcome, phase, state, cause) => {
+    const ramet = { disruption: { cause: "Evicted", at: since, outcome, endedAt: since } };
+    const disrupted = sandbox({ phase, ramet }, { spec: { paused: phase === "Paused" } });
+    expect(explain({ sandbox: disrupted, ...working })).toMatchObject({ state, cause: expect.stringContaining(cause) });
+  });
+
   it("is degraded if a request was not carried out", () => {
     const problem = { code: "InvalidArgument", cause: "The rule x is no address", hint: "Correct the rule" };
     const message = printProblem(problem);

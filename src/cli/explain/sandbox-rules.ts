@@ -18,6 +18,7 @@ import {
   withoutStop,
 } from "./explanation.ts";
 import { type SandboxFacts, secondsSince } from "./facts.ts";
+import { silentNode } from "./node-rules.ts";
 import { explainPod } from "./pod-rules.ts";
 import { refusedPod } from "./admission-texts.ts";
 
@@ -86,11 +87,18 @@ function withoutCause({ sandbox, now }: SandboxFacts, { problem, since }: Report
 }
 
 /** Others end its Pod, and it still runs. */
-function disrupted({ sandbox: { status } }: SandboxFacts): Found | undefined {
+function disrupted(facts: SandboxFacts): Found | undefined {
+  const { status } = facts.sandbox;
   const { disruption } = status?.ramet ?? {};
   const isMoved = disruption?.outcome === "Migrating";
   if (disruption === undefined || status?.phase !== "Running" || (!isMoved && disruption.outcome !== "Pausing"))
     return undefined;
+  const silent = silentNode(facts);
+  if (silent !== undefined)
+    return {
+      ...silent,
+      cause: `Its Pod is being ended (${disruption.cause}), but cannot be captured. ${silent.cause}`,
+    };
   const retry = `The controllers ${isMoved ? "start another Pod" : "pause it"} when its state is captured`;
   const cause = `Its Pod is being ended (${disruption.cause}), and its state is being captured`;
   return { state: "waiting", cause, reason: disruption.cause, since: disruption.at, retry };

@@ -4,7 +4,7 @@ import { availableParallelism } from "node:os";
 import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { expect, it } from "vitest";
-import { envdVersion } from "../../../src/api/wire/cell-api.ts";
+import { envdVersion } from "../../../src/cell/client/guest-wire.ts";
 import type { GuestClient } from "../../../src/cell/client/guest-client.ts";
 import type { ProcessEvent } from "../../../src/cell/client/guest-wire.ts";
 import { RunningGuest } from "./running-guest.ts";

@@ -1,6 +1,6 @@
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { keyValueId } from "../../../api/keys/api-key-text.ts";
-import { envdVersion } from "../../../api/wire/cell-api.ts";
+import { envdVersion } from "../../../cell/client/guest-wire.ts";
 import { clientAccessToken, type ClientTokenUse } from "../../../cell/client/cell-token.ts";
 import type { Caller, Callers } from "../../keys/callers.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";

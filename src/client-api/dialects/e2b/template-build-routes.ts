@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
 import { clientBuildsOf } from "../../../api/snapshot/client-builds.ts";
-import { envdVersion } from "../../../api/wire/cell-api.ts";
+import { envdVersion } from "../../../cell/client/guest-wire.ts";
 import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { findCondition } from "../../../kube/conditions.ts";

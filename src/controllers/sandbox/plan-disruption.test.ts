@@ -1,0 +1,214 @@
+import { describe, expect, it } from "vitest";
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import { parsePodTemplate } from "../../api/schema/pod-template.ts";
+import { Pod } from "../../api/schema/pod.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import { disruptionCheckpointName } from "../cluster/pause-checkpoint.ts";
+import { anyNode } from "../nodes/plan-cpus.ts";
+import { desiredEgress } from "../origin/egress.ts";
+import { noRestoredVolumes } from "../volumes/restored-volumes.ts";
+import { planSandbox } from "./plan.ts";
+import type { SandboxState } from "./state.ts";
+
+const now = new Date("2030-01-01T00:00:00Z");
+const apiVersion = "agents.kruise.io/v1alpha1";
+const template = parsePodTemplate({ spec: { containers: [{ name: "main", image: "python" }] } });
+const meta = (name: string, rest: object = {}) => ({
+  name,
+  namespace: "t",
+  uid: `uid-${name}`,
+  resourceVersion: "1",
+  creationTimestamp: now.toISOString(),
+  ...rest,
+});
+const lastTransitionTime = now.toISOString();
+const conditions = [{ type: "Ready", status: "True", reason: "PodReady", message: "", lastTransitionTime }];
+
+interface PodFields {
+  policy?: string;
+  isDeleting?: boolean;
+  reason?: string;
+  phase?: string;
+}
+const pod = ({ policy = "Migrate", isDeleting = true, reason, phase = "Running" }: PodFields = {}): Pod =>
+  Pod.parse({
+    metadata: meta("a", {
+      uid: "old",
+      annotations: { [annotations.onDisruption]: policy },
+      ...(isDeleting && { deletionTimestamp: now.toISOString() }),
+    }),
+    spec: { containers: [{ name: "main", image: "cell" }] },
+    status: {
+      phase,
+      podIP: "10.0.0.1",
+      ...(reason !== undefined && { conditions: [{ type: "DisruptionTarget", status: "True", reason }] }),
+    },
+  });
+const sandbox = (parts: { metadata?: object; spec?: object; ramet?: object; podUID?: string } = {}): Sandbox =>
+  Sandbox.parse({
+    apiVersion,
+    kind: "Sandbox",
+    metadata: meta("a", { finalizers: ["agents.kruise.io/sandbox"], ...parts.metadata }),
+    spec: parts.spec ?? {},
+    status: { phase: "Running", podInfo: { podUID: parts.podUID ?? "old" }, conditions, ramet: parts.ramet },
+  });
+const underWay = (outcome = "Migrating") => ({
+  disruption: { cause: "Evicted", at: now.toISOString(), outcome, podUID: "old" },
+});
+const capture = (phase: string, name = disruptionCheckpointName(sandbox()), status: object = {}): Checkpoint =>
+  Checkpoint.parse({
+    apiVersion,
+    kind: "Checkpoint",
+    metadata: meta(name, { labels: { [labels.purpose]: "pause" } }),
+    spec: { sandboxName: "a" },
+    status: { phase, ...status },
+  });
+
+function plan(parts: Partial<SandboxState>) {
+  const own = parts.sandbox ?? sandbox();
+  return planSandbox({
+    sandbox: own,
+    pod: pod(),
+    foreignPod: undefined,
+    stoppedBy: undefined,
+    credentials: { credentials: undefined, digest: "none" },
+    credentialsCall: undefined,
+    template: { template, borrowed: false, contents: {}, pauseStrategy: undefined, volumeClaims: [] },
+    cpus: anyNode,
+    volumes: noRestoredVolumes,
+    lostClaims: [],
+    image: { state: "unresolved" },
+    ignored: [],
+    pullTimeoutInMilliseconds: undefined,
+    rollback: undefined,
+    origin: { kind: "new" },
+    start: undefined,
+    restoreInPlace: undefined,
+    adoption: undefined,
+    load: undefined,
+    end: undefined,
+    egress: desiredEgress({ namespace: undefined, template: undefined, sandbox: own }, {}),
+    egressCall: undefined,
+    pauseCheckpoint: undefined,
+    rolledBackPause: undefined,
+    orphans: [],
+    otherCheckpoint: undefined,
+    slowInMilliseconds: 500,
+    now,
+    ...parts,
+  });
+}
+const done = (parts: Partial<SandboxState>) => plan(parts).actions.map((action) => action.do);
+
+describe("a running sandbox whose Pod others end", () => {
+  it.each([
+    ["EvictionByEvictionAPI", "Evicted"],
+    ["PreemptionByScheduler", "Preempted"],
+    ["DeletionByTaintManager", "NodeTaint"],
+    ["TerminationByKubelet", "NodeShutdown"],
+    [undefined, "PodDeleted"],
+  ])("is captured, and its status has the cause: %s is %s", (reason, cause) => {
+    const { actions, status, transitions } = plan({ pod: pod({ ...(reason !== undefined && { reason }) }) });
+    expect(actions).toMatchObject([{ do: "createPauseCheckpoint", isOfDisruption: true }]);
+    expect(status).toMatchObject({ phase: "Running", ramet: { disruption: { cause, outcome: "Migrating" } } });
+    expect(findCondition(status?.conditions, "Ready")?.status).toBe("True");
+    expect(transitions).toMatchObject([{ type: "Warning", reason: "SandboxDisrupted" }]);
+  });
+
+  it("is captured as soon as somebody says that the Pod will be ended", () => {
+    const announced = pod({ isDeleting: false, reason: "PreemptionByScheduler" });
+    expect(done({ pod: announced })).toEqual(["createPauseCheckpoint"]);
+  });
+
+  it("reports the beginning once", () => {
+    expect(plan({ sandbox: sandbox({ ramet: underWay() }) }).transitions).toBeUndefined();
+  });
+
+  it("is captured again if an earlier pause has failed, and waits for a pause that is under way", () => {
+    const earlier = capture("Failed", "a-pause-earlier");
+    expect(done({ pauseCheckpoint: earlier })).toEqual(["createPauseCheckpoint", "deleteCheckpoint"]);
+    expect(done({ pauseCheckpoint: capture("Creating", "a-pause-earlier") })).toEqual([]);
+  });
+
+  it("is not captured, and does not run on, if nobody has claimed it or it is a build", () => {
+    const owned = (kind: string, claimed?: string) =>
+      sandbox({
+        metadata: {
+          ownerReferences: [{ apiVersion, kind, name: "o", uid: "o", controller: true }],
+          ...(claimed !== undefined && { labels: { [labels.sandboxClaimed]: claimed } }),
+        },
+      });
+    for (const one of [owned("SandboxSet", "false"), owned("NamedSnapshot")]) {
+      const { actions, status } = plan({ sandbox: one });
+      expect(actions).toMatchObject([{ do: "intendEnd" }]);
+      expect(status).toMatchObject({ phase: "Failed", ramet: { disruption: { outcome: "Lost" } } });
+    }
+    expect(done({ sandbox: owned("SandboxSet", "true") })).toEqual(["createPauseCheckpoint"]);
+  });
+
+  it("ends as its policy or its Pod of an earlier release says", () => {
+    for (const policy of ["End", "unknown"]) {
+      const { actions, status } = plan({ pod: pod({ policy }) });
+      expect(actions).toEqual([]);
+      expect(status).toMatchObject({
+        phase: "Failed",
+        ramet: { disruption: { cause: "PodDeleted", outcome: "Lost" } },
+      });
+    }
+  });
+});
+
+describe("a captured sandbox", () => {
+  const isCaptured = { pauseCheckpoint: capture("Succeeded") };
+
+  it("is paused, and continues unless its policy or its spec says otherwise", () => {
+    const { actions, status } = plan({ sandbox: sandbox({ ramet: underWay() }), ...isCaptured });
+    expect(actions).toEqual([]);
+    expect(status).toMatchObject({ phase: "Paused", ramet: { disruption: { outcome: "Migrating" } } });
+    const paused = plan({ sandbox: sandbox({ ramet: underWay("Pausing") }), ...isCaptured });
+    expect(paused.actions).toMatchObject([{ do: "setPaused" }]);
+    expect(paused.status).toMatchObject({ phase: "Paused", ramet: { disruption: { outcome: "Paused" } } });
+    const requested = plan({ sandbox: sandbox({ ramet: underWay(), spec: { paused: true } }), ...isCaptured });
+    expect(requested.actions).toEqual([]);
+    expect(requested.status).toMatchObject({ phase: "Paused", ramet: { disruption: { outcome: "Paused" } } });
+  });
+
+  it("is paused also if its Pod is gone or has ended by then", () => {
+    for (const gone of [undefined, pod({ phase: "Failed" })]) {
+      const { status } = plan({ sandbox: sandbox({ ramet: underWay() }), pod: gone, ...isCaptured });
+      expect(status?.phase).toBe("Paused");
+    }
+  });
+});
+
+describe("a sandbox that cannot be captured", () => {
+  it("ends immediately, and reports why", () => {
+    const failed = capture("Failed", undefined, { message: "the store is away" });
+    const { actions, status } = plan({ sandbox: sandbox({ ramet: underWay() }), pauseCheckpoint: failed });
+    expect(actions).toMatchObject([{ do: "intendEnd" }]);
+    expect(status).toMatchObject({ phase: "Failed", ramet: { disruption: { cause: "Evicted", outcome: "Lost" } } });
+    expect(status?.message).toContain("(Evicted), and its state could not be saved");
+    expect(status?.message).toContain("the store is away");
+  });
+
+  it("is lost if its Pod ended before the capture was requested", () => {
+    const { status } = plan({ sandbox: sandbox({ ramet: underWay() }), pod: undefined });
+    expect(status).toMatchObject({ phase: "Failed", ramet: { disruption: { cause: "Evicted", outcome: "Lost" } } });
+  });
+
+  it("says that a checkpoint has ended it, if that was requested", () => {
+    const { status } = plan({ pod: pod({ phase: "Succeeded" }), stoppedBy: "c" });
+    expect(status?.phase).toBe("Succeeded");
+  });
+});
+
+describe("the end of a Pod that the controllers intend", () => {
+  it("is not held when the sandbox is deleted, or starts again", () => {
+    const deleted = sandbox({ metadata: { deletionTimestamp: now.toISOString() } });
+    expect(done({ sandbox: deleted })).toEqual(["intendEnd"]);
+    const pending = Sandbox.parse({ ...sandbox(), status: undefined });
+    expect(done({ sandbox: pending })).toContain("intendEnd");
+  });
+});
