@@ -158,6 +158,38 @@ it("continues a sandbox if the controllers are killed during the capture", async
   expect(await count(cluster, "e")).toBe(2);
 });
 
+it("completes a checkpoint that is being taken, and then continues the sandbox", async () => {
+  const before = await create("h");
+  expect(await count(cluster, "h")).toBe(1);
+  const apiVersion = "agents.kruise.io/v1alpha1";
+  const metadata = { name: "h-1", namespace: "t" };
+  await cluster.create({ apiVersion, kind: "Checkpoint", metadata, spec: { sandboxName: "h" } });
+  await cluster.checkpoint("t/h-1", ({ status }) => status?.phase === "Creating" || status?.phase === "Succeeded");
+  await evict("h");
+  await cluster.checkpoint("t/h-1", ({ status }) => status?.phase === "Succeeded");
+  await continued(before);
+  expect(await count(cluster, "h")).toBe(2);
+});
+
+it("does what its namespace says, and names an annotation that is invalid", async () => {
+  const namespace = { name: "t" };
+  const { resource } = cluster.seen.namespaces;
+  const annotate = (policy: string | null) =>
+    resource.mergePatch(namespace, { metadata: { annotations: { [annotations.onDisruption]: policy } } });
+  await annotate("Stay");
+  const created = create("i");
+  await cluster.sandbox("t/i", ({ status }) =>
+    (status?.message ?? "").includes(
+      `The annotation ${annotations.onDisruption} of the namespace t: "Stay" is not Migrate, Pause or End`,
+    ),
+  );
+  await annotate("Pause");
+  await created;
+  const { metadata } = await cluster.pod("t/i", () => true);
+  expect(metadata.annotations).toMatchObject({ [annotations.onDisruption]: "Pause" });
+  await annotate(null);
+});
+
 it("reports why the state could not be saved, and ends the sandbox without waiting for the grace period", async () => {
   await create("f");
   const away = `${cluster.storePath}-away`;

@@ -1,6 +1,8 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
+import { annotations } from "../names/labels.ts";
 import { CellConfig } from "../wire/cell-api.ts";
 import { cellPod } from "./cell-pod.ts";
+import { defaultDisruptionPolicy, type DisruptionPolicy } from "./disruption.ts";
 import { parsePodTemplate } from "../schema/pod-template.ts";
 
 const owner = { metadata: { name: "a", namespace: "team", uid: "u-1" }, spec: {} };
@@ -175,6 +177,46 @@ it("keeps the meaning of probes, hooks, resources, volumes and the grace period"
     { name: "v", emptyDir: {} },
     { name: "home", persistentVolumeClaim: { claimName: "home-a" } },
   ]);
+});
+
+describe("the end of a Pod by others", () => {
+  const spec = { containers: [{ name: "main", image: "python" }] };
+  const ofTemplate = (own: object, onDisruption?: DisruptionPolicy) =>
+    cellPod(owner, parsePodTemplate({ spec, ...own }), { ...options, onDisruption });
+  const configOf = (made: ReturnType<typeof pod>) =>
+    CellConfig.parse(JSON.parse(main(made).env?.find(({ name }) => name === "RAMET_CELL")?.value ?? ""));
+  const evictable = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+
+  it.each([
+    [undefined, 30],
+    [1, 30],
+    [120, 120],
+  ])("is held for a capture, with a grace period of %s in the template", (own, seconds) => {
+    const made = ofTemplate({ spec: { ...spec, terminationGracePeriodSeconds: own } }, "Migrate");
+    expect(made.spec.terminationGracePeriodSeconds).toBe(seconds);
+    expect(made.metadata.annotations).toMatchObject({ [annotations.onDisruption]: "Migrate", [evictable]: "true" });
+    expect(configOf(made)).toMatchObject({ podGraceSeconds: seconds, graceSeconds: own ?? 30 });
+  });
+
+  it("is what the template says, and the template says whether the Pod can be evicted", () => {
+    const own = { metadata: { annotations: { [annotations.onDisruption]: "End", [evictable]: "false" } } };
+    const made = ofTemplate(own, "Migrate");
+    expect(made.metadata.annotations).toMatchObject({ [annotations.onDisruption]: "End", [evictable]: "false" });
+    expect(configOf(made).podGraceSeconds).toBeUndefined();
+    const wrong = { metadata: { annotations: { [annotations.onDisruption]: "migrate" } } };
+    expect(() => ofTemplate(wrong)).toThrow(
+      'spec.template.metadata.annotations[ramet.dev/on-disruption]: "migrate" is not Migrate, Pause or End',
+    );
+  });
+
+  it.each([
+    [undefined, undefined, "Migrate"],
+    [["memory", "filesystem"], undefined, "Migrate"],
+    [["filesystem"], undefined, "Pause"],
+    [["memory"], { type: "Stop" } as const, "End"],
+  ])("follows what a pause keeps: contents %j, strategy %j: %s", (contents, strategy, policy) => {
+    expect(defaultDisruptionPolicy(contents, strategy)).toBe(policy);
+  });
 });
 
 const http = { path: "/health", port: 8000 };

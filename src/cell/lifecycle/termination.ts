@@ -1,5 +1,12 @@
 import { RametError } from "../../base/errors.ts";
+import type { CellConfig } from "../../api/wire/cell-api.ts";
+import type { Engine } from "../sandbox/engine.ts";
 import type { CellCore } from "./cell-core.ts";
+
+interface TerminationParts extends Pick<CellCore, "clock" | "states" | "report"> {
+  setting: { config: Pick<CellConfig, "graceSeconds" | "podGraceSeconds"> };
+  environment: { sandbox: { engine: Pick<Engine, "signal"> } };
+}
 
 /**
  * The end of a sandbox that its node requests with SIGTERM. If the controllers may continue the sandbox elsewhere, it is held: the
@@ -7,13 +14,13 @@ import type { CellCore } from "./cell-core.ts";
  * begins.
  */
 export class Termination {
-  readonly #core: CellCore;
+  readonly #core: TerminationParts;
   readonly #intended = Promise.withResolvers<undefined>();
   /** When the node kills the cell, on the monotonic clock, as far as the Pod's grace period says. */
   #deadline: number | undefined;
   #reason: string | undefined;
 
-  constructor(core: CellCore) {
+  constructor(core: TerminationParts) {
     this.#core = core;
   }
 

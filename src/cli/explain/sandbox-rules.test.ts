@@ -87,7 +87,9 @@ describe("a sandbox that works", () => {
   ])("reports that others have ended its Pod: %s", (outcome, phase, state, cause) => {
     const ramet = { disruption: { cause: "Evicted", at: since, outcome, endedAt: since } };
     const disrupted = sandbox({ phase, ramet }, { spec: { paused: phase === "Paused" } });
-    expect(explain({ sandbox: disrupted, ...working })).toMatchObject({ state, cause: expect.stringContaining(cause) });
+    const found = explain({ sandbox: disrupted, ...working });
+    expect(found.state).toBe(state);
+    expect(found.cause).toContain(cause);
   });
 
   it("is degraded if a request was not carried out", () => {

@@ -2,6 +2,7 @@ import { cellPod } from "../../api/pod/cell-pod.ts";
 import { defaultDisruptionPolicy } from "../../api/pod/disruption.ts";
 import { filesOnlyPause } from "../../operations/pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Pod } from "../../api/schema/pod.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
 import { fillClaimOf, type RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { defined } from "../../base/defined.ts";
@@ -33,7 +34,7 @@ export async function applyAction(
   action: SandboxAction,
   dependencies: SandboxDependencies,
 ): Promise<unknown> {
-  const { sandboxes, pods, checkpoints } = dependencies.informers;
+  const { sandboxes, checkpoints } = dependencies.informers;
   const { uid } = sandbox.metadata;
   if (isCellAction(action)) {
     callCell(sandbox, action, dependencies);
@@ -51,9 +52,7 @@ export async function applyAction(
     case "createPod":
       return createPod(sandbox, action, dependencies);
     case "deletePod":
-      // Concurrently: the cell may learn of it before or after its end begins.
-      for (const end of intendedEnd(action.pod)) callCell(sandbox, end, dependencies);
-      return pods.resource.delete(action.pod.metadata, { uid: action.pod.metadata.uid });
+      return deletePod(sandbox, action.pod, dependencies);
     case "createPauseCheckpoint":
       return checkpoints.resource.ensure(pauseManifest(sandbox, action));
     case "releaseClaims":
@@ -67,6 +66,12 @@ export async function applyAction(
     case "setPaused":
       return setPaused(sandbox, action, dependencies);
   }
+}
+
+/** Tells the cell concurrently: it may learn that the end is intended before or after that begins. */
+async function deletePod(sandbox: Sandbox, pod: Pod, dependencies: SandboxDependencies): Promise<void> {
+  for (const end of intendedEnd(pod)) callCell(sandbox, end, dependencies);
+  await dependencies.informers.pods.resource.delete(pod.metadata, { uid: pod.metadata.uid });
 }
 
 async function setPaused(

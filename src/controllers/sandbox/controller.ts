@@ -3,6 +3,7 @@ import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { sealedAnnotations } from "../../api/names/init-request.ts";
 import { group } from "../../api/schema/kind.ts";
 import { problemOf } from "../../api/state/problem.ts";
+import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerKeys, type ControllerWatch, ownKey, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { MetricGroup } from "../../kube/metrics.ts";
@@ -19,6 +20,7 @@ import { CredentialValues } from "./credential-values.ts";
 import { gather } from "./gather.ts";
 import { Namespaces } from "./namespaces.ts";
 import { NewPods } from "./new-pods.ts";
+import { intendedEnd } from "./plan-disruption.ts";
 import { planSandbox } from "./plan.ts";
 import { neverStarted } from "./plan-rollback.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
@@ -156,7 +158,7 @@ const finalErrors = new Set<string>(["CheckpointLost", "NeedNotMet"]);
 async function deleteOrphan(
   key: string,
   sandbox: Sandbox | undefined,
-  { cache, informers }: SandboxDependencies,
+  { cache, informers, runtime }: SandboxDependencies,
 ): Promise<void> {
   const pod = cache.pod(key);
   const owner = pod && controllerOf(pod);
@@ -164,6 +166,9 @@ async function deleteOrphan(
   if (pod === undefined || pod.metadata.deletionTimestamp !== undefined) return;
   const living = await informers.sandboxes.resource.find(nameOfKey(key));
   if (living?.metadata.uid === owner.uid) return;
+  const target = sandboxRef({ metadata: { ...pod.metadata, uid: owner.uid } }, pod);
+  // Best effort: without an answer, the end is held for a part of the grace period.
+  if (intendedEnd(pod).length > 0) void runtime.intendEnd(target).catch(() => undefined);
   await informers.pods.resource.delete(pod.metadata, { uid: pod.metadata.uid });
 }
 

@@ -33,14 +33,19 @@ export function planDisruption(state: SandboxState): SandboxPlan | undefined {
 
 /** The recorded disruption of the current Pod, or one that begins now. */
 function disruptionUnderWay(state: SandboxState): Disruption | undefined {
-  const { sandbox, pod, now } = state;
-  const { podInfo, ramet } = sandbox.status ?? {};
+  const { pod, now } = state;
+  const { podInfo, ramet } = state.sandbox.status ?? {};
   const recorded = ramet?.disruption;
   if (recorded !== undefined && recorded.podUID === podInfo?.podUID && isUnderWay(recorded)) return recorded;
-  if (pod === undefined || isEnded(pod) || pod.metadata.uid !== (podInfo?.podUID ?? pod.metadata.uid)) return undefined;
-  if (!isDisrupted(pod) || !isSaved(state, pod)) return undefined;
+  if (pod === undefined || !begins(state, pod)) return undefined;
   const outcome = disruptionPolicyOf(pod) === "Pause" ? "Pausing" : "Migrating";
   return { cause: disruptionCause(pod), at: now.toISOString(), outcome, podUID: pod.metadata.uid };
+}
+
+function begins(state: SandboxState, pod: Pod): boolean {
+  const { uid } = pod.metadata;
+  const isCurrent = uid === (state.sandbox.status?.podInfo?.podUID ?? uid);
+  return isCurrent && !isEnded(pod) && isDisrupted(pod) && isSaved(state, pod);
 }
 
 function isUnderWay({ outcome }: Disruption): boolean {
