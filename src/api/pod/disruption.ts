@@ -1,5 +1,4 @@
 import { RametError } from "../../base/errors.ts";
-import type { PauseStrategy } from "../kinds/sandbox-parts.ts";
 import { annotations } from "../names/labels.ts";
 import type { Pod } from "../schema/pod.ts";
 
@@ -20,7 +19,7 @@ export function parseDisruptionPolicy(text: string, field: string): DisruptionPo
 /** What nobody has chosen: a sandbox keeps what a pause of it keeps. Files alone start its programs again, so it waits for its user. */
 export function defaultDisruptionPolicy(
   contents: readonly string[] = [],
-  pauseStrategy: PauseStrategy | undefined,
+  pauseStrategy: { type?: string | undefined } | undefined,
 ): DisruptionPolicy {
   if (pauseStrategy?.type === "Stop") return "End";
   return contents.includes("filesystem") && !contents.includes("memory") ? "Pause" : "Migrate";
