@@ -52,6 +52,7 @@ it("keeps the files of its steps in a layer below its clones, also after the lay
   await world.apply("layered", { from, recipe, layers: true, stepCache: "LastStep" });
   const { status } = await world.settled("layered");
   expect(findCondition(status?.conditions, "Ready")?.status).toBe("True");
+  expect(status?.versions).toMatchObject([{ layers: true }]);
   expect(status?.steps?.every(({ cached }) => !cached)).toBe(true);
   const layer = checkpoints().find((one) => hasLayer(one.status?.ramet?.parts));
   const id = layer?.status?.checkpointId ?? "";
@@ -67,7 +68,7 @@ it("keeps the files of its steps in a layer below its clones, also after the lay
   expect(layer?.status?.ramet?.addedBytes).toBe(layerBytes);
   // The version needs the layer alone: its cached step is only kept to be used again.
   const [, row = ""] = (await ramet("snapshot", "history", "layered")).split("\n");
-  expect(row.split(/ {2,}/).slice(3, 6)).toEqual([size(ownBytes), size(ownBytes + layerBytes), "0B"]);
+  expect(row.split(/ {2,}/).slice(3, 7)).toEqual([size(ownBytes), size(ownBytes + layerBytes), "0B", "yes"]);
   expect(await kept()).toMatchObject({
     kept: [{ kind: "snapshot", name: "layered", uniqueBytes: storedBytes(), sharedBytes: 0 }],
     keptBytes: storedBytes(),

@@ -166,7 +166,7 @@ export class StandInWorld {
       captured: new Map(
         succeeded.flatMap((one) => {
           const of = one.metadata.annotations?.["ramet.dev/step-digest"];
-          const isLayer = this.spec.layers === true && hasLayer(one.status?.ramet?.parts);
+          const isLayer = digest.layers && hasLayer(one.status?.ramet?.parts);
           const isUsable = isLayer || one.status?.ramet?.engine === this.cellImage;
           return of === undefined || !isUsable ? [] : [[of, one] as const];
         }),

@@ -58,6 +58,10 @@ export const SnapshotVersion = z.object({
   sizeBytes: z.int().min(0).optional().describe("The size of its Checkpoint."),
   buildMilliseconds: milliseconds.optional().describe("From the start of the build to the end of the capture."),
   engine: z.string().optional().describe("The engine that its memory needs. Absent without memory."),
+  layers: z
+    .boolean()
+    .optional()
+    .describe("Whether files of it are in layers, which its clones share. Absent: it was built by an earlier release."),
   replaces: atomicList(z.int().min(1))
     .max(100)
     .optional()

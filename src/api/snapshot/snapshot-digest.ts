@@ -13,6 +13,8 @@ export interface SnapshotDigest {
   base: string;
   /** One digest per step, of the step, all steps before it and the base. Equal digests mean equal states. */
   steps: string[];
+  /** Whether the files of the leading steps become layers. */
+  layers: boolean;
 }
 
 /**
@@ -25,13 +27,19 @@ export function snapshotDigest({ from, recipe, copied, contents, volumes, layers
   const withVolumes = contents.includes("volumes") && { volumes: isAll || [...new Set(volumes)].sort() };
   // Generators write null for absent fields.
   // The memory after a step cannot become a layer.
-  const base = digestOf({ v: 1, from: withoutNulls(from), ...withVolumes, ...(layers === true && { layers }) });
+  const isLayered = layers === true;
+  const base = digestOf({ v: 1, from: withoutNulls(from), ...withVolumes, ...(isLayered && { layers: true }) });
   const steps: string[] = [];
   for (const [index, step] of recipe.entries()) {
     const plain = withoutNulls({ ...step, ...defined({ copied: copied.get(index) }) });
     steps.push(digestOf({ v: 1, after: steps.at(-1) ?? base, step: plain }));
   }
-  return { digest: digestOf({ v: 1, after: steps.at(-1) ?? base, contents: [...contents].sort() }), base, steps };
+  return {
+    digest: digestOf({ v: 1, after: steps.at(-1) ?? base, contents: [...contents].sort() }),
+    base,
+    steps,
+    layers: isLayered,
+  };
 }
 
 /**

@@ -60,7 +60,19 @@ export async function snapshotHistory(io: Io, cluster: Cluster, { name }: { name
   const rows = (status?.versions ?? [])
     .toReversed()
     .map((version) => rowOf(version, { current: status?.version, storage, now }));
-  const headings = ["VERSION", "DIGEST", "CHECKPOINT", "SIZE", "UNIQUE", "SHARED", "BUILD", "FROM", "SECRETS", "AGE"];
+  const headings = [
+    "VERSION",
+    "DIGEST",
+    "CHECKPOINT",
+    "SIZE",
+    "UNIQUE",
+    "SHARED",
+    "LAYERS",
+    "BUILD",
+    "FROM",
+    "SECRETS",
+    "AGE",
+  ];
   await writeAll(io.stdout, table(headings, rows));
 }
 
@@ -77,6 +89,7 @@ function rowOf(
     size(one.sizeBytes),
     size(bytes?.uniqueBytes),
     size(bytes?.sharedBytes),
+    one.layers === undefined ? "" : one.layers ? "yes" : "no",
     seconds(one.buildMilliseconds),
     one.parent ?? "",
     one.secrets?.join(",") ?? "",

@@ -5,6 +5,7 @@ import type { SnapshotVersion, NamedSnapshotStatus } from "../../api/kinds/named
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
+import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import { tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { claimsOfSandbox, volumesOf } from "../volumes/restored-volumes.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
@@ -45,7 +46,7 @@ export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDepe
     desired,
     cloneable,
     versionCheckpoint: digest && checkpoint(versionCheckpointName(name, digest.digest)),
-    captured: digest === undefined ? new Map() : capturedSteps(snapshot, digest.steps, dependencies),
+    captured: digest === undefined ? new Map() : capturedSteps(snapshot, digest, dependencies),
     stepCheckpoint: lastStepCheckpoint(snapshot, builder, checkpoint),
     sourceCheckpoint: digest && checkpoint(sourceCheckpointName(name, digest.base)),
     builder,
@@ -131,16 +132,16 @@ async function cloneableVersions(
  */
 function capturedSteps(
   { metadata: { namespace }, spec, status }: NamedSnapshot,
-  digests: readonly string[],
+  { steps, layers }: SnapshotDigest,
   { lookups, engines, cloning }: SnapshotDependencies,
 ): Map<string, Checkpoint> {
   const keepsEngine = spec.engineUpgrade === "Manual" && status?.build?.upgrade === undefined;
   return new Map(
-    digests.flatMap((digest): [string, Checkpoint][] => {
+    steps.flatMap((digest): [string, Checkpoint][] => {
       const all = lookups
         .checkpointsOfStep(namespace, digestLabel(digest))
         .filter((one) => isCloneable(one) && cloning.problemOf(one) === undefined)
-        .filter((one) => cloning.hasMemory(one) || (spec.layers === true && hasLayer(one.status?.ramet?.parts)))
+        .filter((one) => cloning.hasMemory(one) || (layers && hasLayer(one.status?.ramet?.parts)))
         .filter(({ metadata }) => metadata.annotations?.[annotations.stepDigest] === digest);
       const found =
         all.find((one) => !engines.isEarlier(neededBy(one))) ??

@@ -336,9 +336,10 @@ function publish({ state, desired, build, status }: BuildUnderWay, checkpoint: C
   return { actions: [], status: withStatus(state, pointer(changes, built), ended), transitions };
 }
 
-function measured({ status }: Checkpoint): Pick<SnapshotVersion, "sizeBytes" | "engine" | "randomPrograms"> {
+function measured({ status }: Checkpoint): Pick<SnapshotVersion, "sizeBytes" | "engine" | "layers" | "randomPrograms"> {
   const { sizeBytes, engine, parts = [] } = status?.ramet ?? {};
-  return defined({ sizeBytes, engine, randomPrograms: memoryPart(parts)?.randomPrograms });
+  const layers = parts.some((part) => part.layers !== undefined);
+  return defined({ sizeBytes, engine, layers, randomPrograms: memoryPart(parts)?.randomPrograms });
 }
 
 /** The version and those that it has replaced. */

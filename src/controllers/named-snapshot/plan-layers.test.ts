@@ -182,6 +182,7 @@ describe("the layer of a build", () => {
     const version = world.status?.versions?.[0]?.checkpointName;
     expect(layersIn(world).map(({ metadata }) => metadata.name)).toContain(version);
     expect(layersIn(world)).toHaveLength(2);
+    expect(world.status?.versions).toMatchObject([{ layers: true }]);
   });
 });
 
@@ -194,7 +195,7 @@ it.each<[string, RecipeStep[], Partial<NamedSnapshotSpec>]>([
 ])("makes no layer if %s", (_, recipe, spec) => {
   const world = worldWith(recipe, spec);
   world.settle();
-  expect(world.status).toMatchObject({ version: 1, build: { attempt: 1 } });
+  expect(world.status).toMatchObject({ version: 1, versions: [{ layers: false }], build: { attempt: 1 } });
   expect(world.status?.build).not.toHaveProperty("onLayers");
   expect(world.startedAt.size).toBeLessThanOrEqual(1);
   expect(layersIn(world)).toEqual([]);

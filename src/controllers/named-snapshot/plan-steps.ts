@@ -199,8 +199,7 @@ function layerFailed(underWay: BuildUnderWay, { step }: SnapshotStep): SnapshotP
 
 /** Whether the files after a step become a layer: nothing in memory is needed up to it, and the builder has only files. */
 function makesLayer(underWay: BuildUnderWay, builder: Sandbox, index: number): boolean {
-  const { spec } = underWay.state.snapshot;
-  if (spec.layers !== true || index >= layerSteps(underWay)) return false;
+  if (!underWay.desired.digest.layers || index >= layerSteps(underWay)) return false;
   const begun = Number(builder.metadata.annotations?.[annotations.buildBaseSteps] ?? 0);
   // It has booted on these steps, or has the memory of an earlier build.
   if (begun > index) return false;
@@ -236,10 +235,11 @@ function isCaptured(underWay: BuildUnderWay, index: number): boolean {
 
 function captureVersion({ state, build, status, desired }: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const { name } = state.snapshot.metadata;
-  const { contents, layers, recipe } = state.snapshot.spec;
+  const { contents, recipe } = state.snapshot.spec;
+  const { layers } = desired.digest;
   const memory = contents.includes("memory");
   // A longer recipe must begin on the layer instead, or the files of its further steps would be no layer.
-  const endsInLayer = layers === true && !recipe.some(needsMemory);
+  const endsInLayer = layers && !recipe.some(needsMemory);
   const capture: SnapshotAction = {
     do: "capture",
     of: "version",
@@ -247,7 +247,7 @@ function captureVersion({ state, build, status, desired }: BuildUnderWay, builde
     sandboxName: builder.metadata.name,
     digest: build.digest,
     stepDigest: memory && !endsInLayer ? desired.digest.steps.at(-1) : undefined,
-    asLayer: !memory && layers === true,
+    asLayer: !memory && layers,
   };
   const building: Building = { status: "True", reason: "CapturingVersion", message: "Capturing the version" };
   return { actions: [capture], status: withStatus(state, status, building) };
