@@ -270,7 +270,6 @@ export const LinkCredentials = z.strictObject({
     .optional(),
 });
 export type LinkCredentials = z.infer<typeof LinkCredentials>;
-
 export const CredentialsRequest = z.strictObject({ credentials: LinkCredentials });
 export type CredentialsRequest = z.infer<typeof CredentialsRequest>;
 

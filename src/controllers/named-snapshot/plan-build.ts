@@ -2,12 +2,11 @@ import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
 import { buildFailures, repeatedNumbers } from "../../api/state/named-snapshot.ts";
 import { isServing } from "../../api/state/sandbox.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { NamedSnapshotStatus, SnapshotBuild, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
+import type { NamedSnapshotStatus, SnapshotBuild } from "../../api/kinds/named-snapshot-status.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import type { ObjectName, Problem } from "../../api/schema/problem.ts";
 import { reportedBy, within } from "../../api/state/problem.ts";
-import { memoryPart } from "../../backends/checkpoint-record.ts";
 import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
@@ -27,7 +26,7 @@ import { builderName, sourceCheckpointName, versionCheckpointName } from "./name
 import { layerSteps, planSteps } from "./plan-steps.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
 import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
-import { type Building, freshSteps, pointer, progressOf, withStatus } from "./status.ts";
+import { type Building, freshSteps, measured, pointer, progressOf, withStatus } from "./status.ts";
 
 /**
  * Builds a version of the desired digest, which is not kept or has an earlier engine. The current version stays current
@@ -334,12 +333,6 @@ function publish({ state, desired, build, status }: BuildUnderWay, checkpoint: C
   }
   const ended = { status: "False", reason: "Built", message } as const;
   return { actions: [], status: withStatus(state, pointer(changes, built), ended), transitions };
-}
-
-function measured({ status }: Checkpoint): Pick<SnapshotVersion, "sizeBytes" | "engine" | "layers" | "randomPrograms"> {
-  const { sizeBytes, engine, parts = [] } = status?.ramet ?? {};
-  const layers = parts.some((part) => part.layers !== undefined);
-  return defined({ sizeBytes, engine, layers, randomPrograms: memoryPart(parts)?.randomPrograms });
 }
 
 /** The version and those that it has replaced. */

@@ -1,4 +1,5 @@
 import { describeStep } from "../../api/recipe/recipe.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type {
   NamedSnapshotStatus,
   SnapshotBuild,
@@ -8,6 +9,7 @@ import type {
 import type { ObjectName, Problem } from "../../api/schema/problem.ts";
 import { buildFailures } from "../../api/state/named-snapshot.ts";
 import { printProblem } from "../../api/state/problem.ts";
+import { memoryPart } from "../../backends/checkpoint-record.ts";
 import { defined } from "../../base/defined.ts";
 import { applied, type ConditionChange, withIgnoredFields } from "../../kube/conditions.ts";
 import { engineCondition } from "./engine-upgrade.ts";
@@ -111,4 +113,13 @@ export function freshSteps(
 
 export function progressOf(steps: readonly SnapshotStep[]): string {
   return `${steps.filter(({ state }) => state === "Succeeded").length}/${steps.length}`;
+}
+
+/** What the Checkpoint of a version says of it. */
+export function measured({
+  status,
+}: Checkpoint): Pick<SnapshotVersion, "sizeBytes" | "engine" | "layers" | "randomPrograms"> {
+  const { sizeBytes, engine, parts = [] } = status?.ramet ?? {};
+  const { randomPrograms } = memoryPart(parts) ?? {};
+  return defined({ sizeBytes, engine, layers: parts.some((part) => part.layers !== undefined), randomPrograms });
 }
