@@ -1,11 +1,11 @@
 import { once } from "node:events";
 import type { IncomingHttpHeaders, RequestListener } from "node:http";
 import { createServer, type Server } from "node:https";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { issueCertificate } from "../../local/control-plane/certificate.ts";
-import { gatewayGuest } from "./gateway-guest.ts";
+import { gatewayGuest, gatewayPort } from "./gateway-guest.ts";
 
 /** A stand-in for a gateway behind TLS. It does not prove what a gateway does with a request. */
 let server: Server;
@@ -92,4 +92,22 @@ it("waits for a gateway that does not know a ready sandbox yet, but not for long
   await expect.poll(() => clock.waits.includes(50)).toBe(true);
   clock.advance(5_000);
   await waiting;
+});
+
+it("ends the connecting of a call with the signal of the call or with that of the client", async () => {
+  const silent = createTcpServer().listen(0, "127.0.0.1");
+  await once(silent, "listening");
+  const url = new URL(`https://127.0.0.1:${(silent.address() as AddressInfo).port}`);
+  for (const ending of ["call", "client"] as const) {
+    const signals = { call: new AbortController(), client: new AbortController() };
+    const options = { gateway: { url }, sandboxId: "t--a", isKnownReady: false, clock, signal: signals.client.signal };
+    const connected = once(silent, "connection");
+    const dialed = gatewayPort(options, 80).dial(signals.call.signal);
+    const refused = expect(dialed).rejects.toMatchObject({ name: "AbortError" });
+    const [socket] = (await connected) as [Socket];
+    signals[ending].abort();
+    await refused;
+    socket.destroy();
+  }
+  silent.close();
 });

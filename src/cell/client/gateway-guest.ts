@@ -68,7 +68,7 @@ export type Transport = Required<Pick<ConstructorParameters<typeof GuestClient>[
 function transportTo(port: number, options: GatewayOptions): Transport {
   const { gateway, sandboxId, accessToken } = options;
   return {
-    dial: (signal) => dialGateway(gateway, { ...options, signal: signal ?? options.signal }),
+    dial: (signal) => dialGateway(gateway, { ...options, signal: either(signal, options.signal) }),
     callHeaders: async () => ({
       host: gateway.url.host,
       "e2b-sandbox-id": sandboxId,
@@ -77,6 +77,11 @@ function transportTo(port: number, options: GatewayOptions): Transport {
       ...defined({ "x-access-token": accessToken }),
     }),
   };
+}
+
+/** A call ends with its own signal or with that of the client. */
+function either(...signals: (AbortSignal | undefined)[]): AbortSignal {
+  return AbortSignal.any(signals.filter((signal) => signal !== undefined));
 }
 
 /** A gateway follows the API server, so it can know a sandbox a moment after the user does. */
