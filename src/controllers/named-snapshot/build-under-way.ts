@@ -50,7 +50,7 @@ export function retry(underWay: BuildUnderWay, failure: Failure): SnapshotPlan {
   };
 }
 
-/** A repeat would exceed the quota again, so the build waits for somebody who makes room. */
+/** A repeat would exceed the quota or be too large again, so the build waits for somebody who makes room. */
 export function captureFailed(underWay: BuildUnderWay, checkpoint: Checkpoint, what: string): SnapshotPlan {
   const { name, namespace } = underWay.state.snapshot.metadata;
   const { conditions, message: why = "" } = checkpoint.status ?? {};
@@ -58,10 +58,12 @@ export function captureFailed(underWay: BuildUnderWay, checkpoint: Checkpoint, w
   const problem = within(problemIn(checkpoint.status) ?? { code: "CaptureFailed", cause: why, object }, what);
   const { hint = "Make room" } = problem;
   const again = `${hint}; then run: ramet snapshot build ${name} -n ${namespace}`;
+  const isOverQuota = findCondition(conditions, withinQuota)?.status === "False";
+  const reason = isOverQuota ? "QuotaExceeded" : "CaptureFailed";
   const plan =
-    findCondition(conditions, withinQuota)?.status === "False"
-      ? fail(underWay, { reason: "QuotaExceeded", problem: { ...problem, hint: again } })
-      : retry(underWay, { reason: "CaptureFailed", problem });
+    isOverQuota || problem.code === "CheckpointTooLarge"
+      ? fail(underWay, { reason, problem: { ...problem, hint: again } })
+      : retry(underWay, { reason, problem });
   return { ...plan, actions: [{ do: "deleteCheckpoint", checkpoint }] };
 }
 

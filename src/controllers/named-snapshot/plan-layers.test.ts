@@ -4,6 +4,7 @@ import { hasLayer, withinQuota } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotSpec } from "../../api/kinds/named-snapshot.ts";
 import type { RecipeStep } from "../../api/recipe/recipe.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { report, stalled } from "../../kube/conditions.ts";
 
 const files: RecipeStep[] = [{ run: "a" }, { env: { A: "1" } }, { run: "b" }];
 const started: RecipeStep[] = [{ start: "c" }, { waitFor: { port: 1 } }];
@@ -154,6 +155,22 @@ describe("the layer of a build", () => {
     world.checkpoints.set(name, { ...layer, status: { phase: "Failed", message: "over", conditions: [condition] } });
     world.settle();
     expect(world.status?.build).toMatchObject({ attempt: 1, failure: { reason: "QuotaExceeded" } });
+  });
+
+  it("fails the build at the first attempt if it is too large, and says what to do", () => {
+    const world = worldWith([...files, ...started]);
+    until(world, () => world.checkpoints.size > 0);
+    const [name, layer] = [...world.checkpoints][0]!;
+    const problem = { code: "CheckpointTooLarge", cause: "writing a layer failed", hint: "Delete large files" };
+    const status = report({}, stalled("too large", problem), { now: new Date(0) });
+    world.checkpoints.set(name, { ...layer, status: { ...status, phase: "Failed" } });
+    world.settle();
+    const { build, message } = world.status!;
+    expect(build).toMatchObject({ attempt: 1, failure: { reason: "CaptureFailed" } });
+    expect(build!.failure!.problem).toMatchObject({ code: "CheckpointTooLarge" });
+    expect(message).toContain("Capturing the files after run b as a layer failed: writing a layer failed");
+    expect(message).toContain("Delete large files; then run: ramet snapshot build");
+    expect([...world.checkpoints.keys()]).toEqual([]);
   });
 
   it("holds the steps of a recipe without processes, also those of a later build", () => {
