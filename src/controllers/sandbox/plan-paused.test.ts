@@ -73,15 +73,24 @@ it("waits with a resume whose image was replaced under its name, and tries anoth
   expect(planStart(resume({ pod: undefined, status: status ?? {} })).actions).toMatchObject([{ do: "createPod" }]);
 });
 
-it("finds the refusal in the ended Pod if the process that received it has ended", () => {
+it("finds the refusal in the ended Pod if its answer was lost, or the process that received it has ended", () => {
   const message = JSON.stringify({ code: "ImageReplaced", message: words, retryable: false });
   const ended = (text: string) =>
     pod({
       phase: "Failed",
       containerStatuses: [{ name: "main", state: { terminated: { exitCode: 1, message: text } } }],
     });
-  expect(planStart(resume({ pod: ended(message) })).status?.phase).toBe("Resuming");
-  expect(planStart(resume({ pod: ended("killed") })).status?.phase).toBe("Failed");
+  const lastError = new RametError("Unavailable", "the connection was reset", { retryable: true });
+  const starts: SandboxState["start"][] = [
+    undefined,
+    { state: "running", failures: 1, lastError },
+    refused("Unavailable"),
+  ];
+  for (const start of starts) {
+    const waiting = planStart(resume({ start, pod: ended(message) }));
+    expect(waiting).toMatchObject({ actions: [], status: { phase: "Resuming" }, requeueAfterMilliseconds: 14_000 });
+    expect(planStart(resume({ start, pod: ended("killed") })).status?.phase).toBe("Failed");
+  }
 });
 
 it("fails a resume that the cell refuses for another reason, and a start that is no resume", () => {

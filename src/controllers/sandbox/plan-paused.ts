@@ -65,15 +65,12 @@ export function isResume({ sandbox }: SandboxState): boolean {
 export function replacedImage(state: SandboxState, pod: Pod): RametError | undefined {
   if (!isResume(state)) return undefined;
   const { start } = state;
-  if (start !== undefined) return start.state === "failed" ? onlyReplaced(start.error) : undefined;
-  // Another controller process may have received the refusal.
+  if (start?.state === "done") return undefined;
+  if (start?.state === "failed" && start.error.code === "ImageReplaced") return start.error;
+  // The refusal may have been lost, or another controller process may have received it.
   if (!isEnded(pod)) return undefined;
   const { code, cause, hint } = endProblem(pod);
   return code === "ImageReplaced" ? new RametError(code, cause, defined({ hint })) : undefined;
-}
-
-function onlyReplaced(error: RametError): RametError | undefined {
-  return error.code === "ImageReplaced" ? error : undefined;
 }
 
 /** The resume waits, as for its template: each Pod mounts what the image's name means then, so another one is tried later. */
