@@ -2,10 +2,15 @@ import { expect, it } from "vitest";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { Pod } from "../../api/schema/pod.ts";
+import { annotations } from "../../api/names/labels.ts";
+import { rollbackRequest } from "../../api/names/rollback-request.ts";
 import { type ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { anyNode } from "../nodes/plan-cpus.ts";
+import { planSandbox } from "./plan.ts";
 import { planStart } from "./plan-start.ts";
+import { gatherRollback, rollbackUnderWay } from "./rollback.ts";
+import type { SandboxDependencies } from "./dependencies.ts";
 import type { SandboxState } from "./state.ts";
 
 const startedAt = new Date("2030-01-01T00:00:00Z");
@@ -26,29 +31,42 @@ const pod = (status: object = { phase: "Running", podIP: "127.0.0.1" }, metadata
   });
 const template = parsePodTemplate({ spec: { containers: [{ name: "main", image: "python", command: ["run"] }] } });
 
+const held = {
+  type: "SandboxPaused",
+  status: "True",
+  reason: "SnapshotPauseSucceed",
+  message: "",
+  lastTransitionTime: startedAt.toISOString(),
+};
+
 interface Resume {
   start?: SandboxState["start"];
   pod: Pod | undefined;
   seconds?: number;
   status?: object;
+  /** Of the Sandbox. */
+  parts?: { spec?: object; metadata?: object };
+  origin?: SandboxState["origin"];
 }
 
-function resume({ start, pod: its, seconds = 1, status }: Resume): SandboxState {
+function resume({ start, pod: its, seconds = 1, status, parts, origin }: Resume): SandboxState {
   const sandbox = Sandbox.parse({
     apiVersion: "agents.kruise.io/v1alpha1",
     kind: "Sandbox",
-    metadata: { ...meta("a"), finalizers: ["agents.kruise.io/sandbox"] },
-    spec: {},
-    status: { phase: "Resuming", ...status },
+    metadata: { ...meta("a"), finalizers: ["agents.kruise.io/sandbox"], ...parts?.metadata },
+    spec: parts?.spec ?? {},
+    status: { phase: "Resuming", conditions: [held], ...status },
   });
   return {
     sandbox,
     start,
     pod: its,
     template: { template, borrowed: false, contents: {}, pauseStrategy: undefined, volumeClaims: [] },
-    origin: { kind: "checkpoint", source: { name: { namespace: "t", checkpointId: "c" }, parts: [] } },
+    origin: origin ?? { kind: "checkpoint", source: { name: { namespace: "t", checkpointId: "c" }, parts: [] } },
     cpus: anyNode,
     lostClaims: [],
+    orphans: [],
+    ignored: [],
     egress: { policy: {}, digest: "" },
     credentials: { credentials: undefined, digest: "" },
     image: { state: "unresolved" },
@@ -97,4 +115,82 @@ it("fails a resume that the cell refuses for another reason, and a start that is
   expect(planStart(resume({ start: refused("NeedNotMet"), pod: pod() })).status?.phase).toBe("Failed");
   const status = { phase: "Pending" };
   expect(planStart(resume({ start: refused("ImageReplaced"), pod: pod(), status })).status?.phase).toBe("Failed");
+});
+
+it("waits twice as long for the image with each Pod, but not longer than ten minutes", () => {
+  const start = refused("ImageReplaced");
+  let status: object = planStart(resume({ start, pod: pod(), seconds: 0 })).status!;
+  const waits: number[] = [];
+  let seconds = 0;
+  for (let round = 0; round < 9; round++) {
+    const creationTimestamp = new Date(startedAt.getTime() + seconds * 1_000).toISOString();
+    const plan = planStart(resume({ start, pod: pod(undefined, { creationTimestamp }), seconds, status }));
+    const wait = plan.requeueAfterMilliseconds! / 1_000;
+    // A wait writes no status.
+    expect(plan.status).toEqual({ phase: "Resuming", ...status });
+    waits.push(wait);
+    seconds += wait;
+    const due = planStart(resume({ start, pod: pod(undefined, { creationTimestamp }), seconds, status }));
+    expect(due.actions).toMatchObject([{ do: "deletePod" }]);
+    status = due.status!;
+  }
+  expect(waits).toEqual([15, 15, 30, 60, 120, 240, 480, 600, 600]);
+});
+
+it("pauses a resume that waits for its image again, with the checkpoint of its pause", () => {
+  const start = refused("ImageReplaced");
+  const parts = { spec: { paused: true } };
+  const status = planStart(resume({ start, pod: pod() })).status!;
+  const deleting = pod({ phase: "Failed" }, { deletionTimestamp: startedAt.toISOString() });
+  for (const [its, actions] of [
+    [pod(), [{ do: "deletePod" }]],
+    [deleting, []],
+    // The status was not written after the deletion.
+    [undefined, []],
+  ] as const) {
+    const plan = planSandbox(resume({ start: its && start, pod: its, status, parts }));
+    expect(plan).toMatchObject({ actions, status: { phase: "Paused" } });
+    expect(plan.status?.conditions).toEqual([held]);
+  }
+  // The image may be back in a Pod that starts, and then the sandbox has run.
+  const starting = planSandbox(resume({ start: { state: "running", failures: 0 }, pod: pod(), status, parts }));
+  expect(starting).toMatchObject({ actions: [] });
+  expect(starting.status).toBeUndefined();
+});
+
+it("pauses a resume that waits for its template again", () => {
+  const origin = { kind: "impossible", error: new RametError("TemplateMismatch", "args differ") } as const;
+  const plan = planSandbox(resume({ pod: undefined, origin, parts: { spec: { paused: true } } }));
+  expect(plan).toMatchObject({ actions: [], status: { phase: "Paused", conditions: [held] } });
+});
+
+it("rolls back a resume that waits for its image", () => {
+  const start = refused("ImageReplaced");
+  const status = planStart(resume({ start, pod: pod() })).status!;
+  const state = resume({
+    start,
+    pod: pod(),
+    status,
+    parts: { metadata: { annotations: { [annotations.rollbackTo]: "c" } } },
+  });
+  const request = rollbackRequest(state.sandbox)!;
+  const plan = planSandbox({ ...state, rollback: { request, origin: state.origin, needsNewPod: false } });
+  expect(plan).toMatchObject({ actions: [], status: { phase: "Resuming" } });
+  const next = { ...state.sandbox, status: plan.status! };
+  expect(rollbackUnderWay(next)).toEqual({ request: request.digest, checkpointId: "c", replacedPodUid: "uid-a" });
+  expect(planSandbox({ ...state, sandbox: next }).actions).toMatchObject([{ do: "deletePod" }]);
+});
+
+it("looks up a rollback of a resume only while it waits for its image", async () => {
+  const withoutCheckpoints = {
+    cache: { checkpointById: () => undefined },
+    informers: {},
+  } as unknown as SandboxDependencies;
+  const metadata = { annotations: { [annotations.rollbackTo]: "No Name@1" } };
+  const status = planStart(resume({ start: refused("ImageReplaced"), pod: pod() })).status!;
+  const found = (state: SandboxState) => gatherRollback(state.sandbox, state, withoutCheckpoints);
+  expect(await found(resume({ pod: undefined, parts: { metadata } }))).toBeUndefined();
+  expect(await found(resume({ pod: undefined, status, parts: { metadata } }))).toMatchObject({
+    origin: { kind: "impossible", error: { code: "InvalidArgument" } },
+  });
 });

@@ -5,7 +5,7 @@ import type { Pod } from "../../api/schema/pod.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { endProblem, isEnded } from "../cluster/pod-facts.ts";
-import { rollbackUnderWay } from "./rollback.ts";
+import { awaitsImage, isResume } from "./rollback.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, type ConditionChange, failed, notStartable } from "./status.ts";
 
@@ -56,14 +56,24 @@ function resuming(state: SandboxState, completed: ConditionChange) {
   });
 }
 
-/** Whether a paused sandbox starts again, and not a rollback. */
-export function isResume({ sandbox }: SandboxState): boolean {
-  return sandbox.status?.phase === "Resuming" && rollbackUnderWay(sandbox) === undefined;
+/** Ends a resume that waits for somebody if another pause is requested. The checkpoint of the pause is still there. */
+export function planPausedAgain(state: SandboxState): SandboxPlan | undefined {
+  const { sandbox, pod, origin } = state;
+  if (sandbox.spec.paused !== true || !isResume(sandbox)) return undefined;
+  const isChanged = origin.kind === "impossible" && origin.error.code === "TemplateMismatch";
+  const waits = pod === undefined ? isChanged || awaitsImage(sandbox) : replacedImage(state, pod) !== undefined;
+  const condition = findCondition(sandbox.status?.conditions, "SandboxPaused");
+  if (!waits || condition?.reason !== "SnapshotPauseSucceed") return undefined;
+  const isThere = pod !== undefined && pod.metadata.deletionTimestamp === undefined;
+  return {
+    actions: isThere ? [{ do: "deletePod", pod }] : [],
+    status: changed(state, "Paused", { drop: ["Ready", "SandboxResumed"] }),
+  };
 }
 
 /** Why the cell of a resume does not have the image of the pause: its words, or those that its Pod has ended with. */
 export function replacedImage(state: SandboxState, pod: Pod): RametError | undefined {
-  if (!isResume(state)) return undefined;
+  if (!isResume(state.sandbox)) return undefined;
   const { start } = state;
   if (start?.state === "done") return undefined;
   if (start?.state === "failed" && start.error.code === "ImageReplaced") return start.error;
@@ -73,21 +83,22 @@ export function replacedImage(state: SandboxState, pod: Pod): RametError | undef
   return code === "ImageReplaced" ? new RametError(code, cause, defined({ hint })) : undefined;
 }
 
-/** The resume waits, as for its template: each Pod mounts what the image's name means then, so another one is tried later. */
+/**
+ * The resume waits, as for its template: each Pod mounts what the image's name means then, so another one is tried later, and later
+ * after each. The status has the time of the first refusal, so the wait doubles if each Pod has as long as those before it.
+ */
 export function planReplacedImage(state: SandboxState, pod: Pod, error: RametError): SandboxPlan {
   const status = notStartable(state, error.code, problemOf(error));
-  const retryInMilliseconds =
-    new Date(pod.metadata.creationTimestamp).getTime() + imageRetryMilliseconds - state.now.getTime();
+  const created = new Date(pod.metadata.creationTimestamp).getTime();
+  const since = findCondition(status.conditions, "Stalled")?.lastTransitionTime ?? "";
+  const wait = Math.max(leastRetryMilliseconds, Math.min(created - Date.parse(since), mostRetryMilliseconds));
+  const retryInMilliseconds = created + wait - state.now.getTime();
   if (retryInMilliseconds <= 0) return { actions: [{ do: "deletePod", pod }], status };
-  return { actions: [], status, requeueAfterMilliseconds: Math.min(retryInMilliseconds, imageRetryMilliseconds) };
+  return { actions: [], status, requeueAfterMilliseconds: Math.min(retryInMilliseconds, wait) };
 }
 
-const imageRetryMilliseconds = 15_000;
-
-/** Whether the status has that refusal. It stays until the next Pod shows whether the image is back. */
-export function awaitsImage({ sandbox }: SandboxState): boolean {
-  return findCondition(sandbox.status?.conditions, "Ready")?.reason === "ImageReplaced";
-}
+const leastRetryMilliseconds = 15_000;
+const mostRetryMilliseconds = 600_000;
 
 /** The checkpoint that holds a paused sandbox was deleted. */
 export function pauseLost(): RametError {

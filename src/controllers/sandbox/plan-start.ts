@@ -15,7 +15,8 @@ import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { listed } from "../volumes/restored-volumes.ts";
 import { intendedEnd } from "./plan-disruption.ts";
 import { isRefusedByCpu, lacksFeatures, planOtherNode } from "./plan-other-node.ts";
-import { awaitsImage, isResume, planReplacedImage, replacedImage } from "./plan-paused.ts";
+import { planReplacedImage, replacedImage } from "./plan-paused.ts";
+import { awaitsImage, isResume } from "./rollback.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { ended, failed, notReady, notStartable, running } from "./status.ts";
 
@@ -41,7 +42,7 @@ export function planStart(state: SandboxState): SandboxPlan {
 
 /** A resume waits until a change of the template is undone: its memory is still there. */
 function notStarted(state: SandboxState, error: RametError): SandboxStatus {
-  if (!isResume(state) || error.code !== "TemplateMismatch") return failed(state, error);
+  if (!isResume(state.sandbox) || error.code !== "TemplateMismatch") return failed(state, error);
   return lacking(state, error.code, error);
 }
 
@@ -219,7 +220,7 @@ function notPulled(pod: Pod, words: string): RametError {
 
 /** Reports the reason of the wait once it is long. A fast start needs only one status write. */
 export function slowly(state: SandboxState, message: string): SandboxPlan {
-  if (state.slowInMilliseconds > 0 || awaitsImage(state)) return { actions: [] };
+  if (state.slowInMilliseconds > 0 || awaitsImage(state.sandbox)) return { actions: [] };
   return { actions: [], status: notReady(state, "PodStarting", message) };
 }
 

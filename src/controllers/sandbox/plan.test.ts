@@ -13,6 +13,7 @@ import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { Sandbox, type SandboxPhase } from "../../api/kinds/sandbox.ts";
 import { planSandbox } from "./plan.ts";
 import { isRefusedByCpu } from "./plan-other-node.ts";
+import { replacedImage } from "./plan-paused.ts";
 import type { Origin } from "../origin/origin.ts";
 import type { SandboxState } from "./state.ts";
 
@@ -255,14 +256,16 @@ describe("planSandbox", () => {
   it("removes the finalizer only after the Pod, and deletes a Pod only for a deletion, a pause or another node", () => {
     fc.assert(
       fc.property(states, (state) => {
-        const { metadata, status } = state.sandbox;
+        const { metadata, spec, status } = state.sandbox;
         const done = doing(state);
         if (done.includes("removeFinalizer")) expect(state.pod).toBeUndefined();
         if (done.includes("deletePod"))
           expect(
             metadata.deletionTimestamp !== undefined ||
               status?.phase === "Paused" ||
-              (state.pod !== undefined && isRefusedByCpu(state, state.pod)),
+              (state.pod !== undefined &&
+                (isRefusedByCpu(state, state.pod) ||
+                  (spec.paused === true && replacedImage(state, state.pod) !== undefined))),
           ).toBe(true);
       }),
     );

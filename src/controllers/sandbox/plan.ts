@@ -11,10 +11,11 @@ import { planCreatedPaused } from "./plan-created-paused.ts";
 import { withCredentials } from "./plan-credentials.ts";
 import { withEgress } from "./plan-egress.ts";
 import { intendedEnd } from "./plan-disruption.ts";
-import { planPaused } from "./plan-paused.ts";
+import { planPaused, planPausedAgain } from "./plan-paused.ts";
 import { planRollingBack, withRollback } from "./plan-rollback.ts";
 import { planRunning } from "./plan-running.ts";
 import { planStart } from "./plan-start.ts";
+import { awaitsImage } from "./rollback.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { changed } from "./status.ts";
 
@@ -60,7 +61,7 @@ function planPhase(state: SandboxState): SandboxPlan {
     case "Pending":
       return withCredentials(state, planCreatedPaused(state) ?? planStart(state));
     case "Resuming":
-      return planRollingBack(state) ?? planStart(state);
+      return planRollingBack(state) ?? planPausedAgain(state) ?? withRollback(state, planStart(state));
     case "Running":
       return withCredentials(state, withEgress(state, withRollback(state, planRunning(state))));
     case "Paused":
@@ -167,8 +168,8 @@ function setPaused({ metadata }: Sandbox): Extract<SandboxAction, { do: "setPaus
   return { do: "setPaused", ...(keepsFilesOnly && { keepsFilesOnly }) };
 }
 
-function isPausable({ spec, status }: Sandbox): boolean {
-  return spec.paused !== true && status?.phase === "Running";
+function isPausable(sandbox: Sandbox): boolean {
+  return sandbox.spec.paused !== true && (sandbox.status?.phase === "Running" || awaitsImage(sandbox));
 }
 
 function earlier(a: Date | undefined, b: Date | undefined): Date | undefined {

@@ -7,6 +7,7 @@ import { parsedJson } from "../../base/tolerant-parse.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import { RametError } from "../../base/errors.ts";
+import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { originOfText } from "../origin/origin.ts";
 import { fillClaimOf, type RestoreSource } from "../../backends/checkpoint-parts.ts";
@@ -22,8 +23,8 @@ export async function gatherRollback(
   dependencies: SandboxDependencies,
 ): Promise<SandboxState["rollback"]> {
   const request = rollbackRequest(sandbox);
-  if (request === undefined || !isRollbackPending(sandbox) || !settledPhases.has(sandbox.status?.phase))
-    return undefined;
+  const isSettled = settledPhases.has(sandbox.status?.phase) || awaitsImage(sandbox);
+  if (request === undefined || !isRollbackPending(sandbox) || !isSettled) return undefined;
   const { namespace } = sandbox.metadata;
   const { origin: find, checkpoint } = await originOfText(namespace, () => request.to, dependencies);
   const origin = find("problem" in template ? undefined : template.template);
@@ -109,7 +110,7 @@ async function volumesProblem(
   }
 }
 
-/** Every other phase leads to one of these. */
+/** Every other phase leads to one of these, unless it waits for somebody. */
 const settledPhases = new Set<string | undefined>(["Running", "Paused", "Succeeded", "Failed"]);
 
 /**
@@ -127,4 +128,14 @@ export function rollbackUnderWay({ status }: Sandbox): RollbackUnderWay | undefi
   const { request, onResume, checkpointId = onResume, replacedPodUid } = status?.ramet?.rollback ?? {};
   if (status?.phase !== "Resuming" || request === undefined || checkpointId === undefined) return undefined;
   return { request, checkpointId, replacedPodUid };
+}
+
+/** Whether a paused sandbox starts again, and not a rollback. */
+export function isResume(sandbox: Sandbox): boolean {
+  return sandbox.status?.phase === "Resuming" && rollbackUnderWay(sandbox) === undefined;
+}
+
+/** Whether a resume waits for its image. The status says so until the next Pod shows whether the image is back. */
+export function awaitsImage(sandbox: Sandbox): boolean {
+  return isResume(sandbox) && findCondition(sandbox.status?.conditions, "Ready")?.reason === "ImageReplaced";
 }

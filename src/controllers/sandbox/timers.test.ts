@@ -6,13 +6,14 @@ const now = new Date("2030-01-01T00:00:00Z");
 const past = "2029-12-31T23:59:00Z";
 const future = "2030-01-01T00:01:00Z";
 
-function sandbox(spec: object, annotations: Record<string, string> = {}, phase = "Running"): Sandbox {
+function sandbox(spec: object, annotations: Record<string, string> = {}, phase = "Running", ready = "r"): Sandbox {
+  const conditions = [{ type: "Ready", status: "False", reason: ready, message: "", lastTransitionTime: past }];
   return Sandbox.parse({
     apiVersion: "agents.kruise.io/v1alpha1",
     kind: "Sandbox",
     metadata: { name: "a", namespace: "t", uid: "u", resourceVersion: "1", creationTimestamp: past, annotations },
     spec,
-    status: { phase },
+    status: { phase, conditions },
   });
 }
 
@@ -29,6 +30,13 @@ it("deletes past shutdownTime, pauses past pauseTime, and returns when the next 
 it("pauses only a running sandbox that is not paused already", () => {
   expect(timers(sandbox({ pauseTime: past, paused: true }), now)).toEqual({});
   expect(timers(sandbox({ pauseTime: past }, {}, "Pending"), now)).toEqual({});
+  expect(timers(sandbox({ pauseTime: past }, {}, "Resuming"), now)).toEqual({});
+  expect(timers(sandbox({ pauseTime: past }, {}, "Failed", "ImageReplaced"), now)).toEqual({});
+});
+
+it("pauses a resume that waits for its image", () => {
+  const waiting = sandbox({ pauseTime: past }, {}, "Resuming", "ImageReplaced");
+  expect(timers(waiting, now)).toEqual({ action: { do: "setPaused" } });
 });
 
 it("prefers a pause with a reserve to a shutdown, and postpones the shutdown", () => {
