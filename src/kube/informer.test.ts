@@ -199,6 +199,23 @@ describe("Informer", () => {
     await patient.close();
   });
 
+  it("is interrupted from a failure until a watch is open again, also if no event follows", async () => {
+    const clock = new ManualClock();
+    const patient = new KubeClient(explicitConnection({ server: server.url }), { clock, random: () => 0 });
+    const backoff = { baseMilliseconds: 100, maxMilliseconds: 100 };
+    const resource = patient.resource(coreResources.configMaps);
+    const { informer } = await follow({ resource, timings: { ...timings, backoff } });
+    expect(informer.isInterrupted).toBe(false);
+    server.breakWatches();
+    await eventually(() => clock.waits).toEqual([50]);
+    expect(informer.isInterrupted).toBe(true);
+    clock.advance(50);
+    await eventually(() => informer.isInterrupted).toBe(false);
+    expect(server.count("list")).toBe(1);
+    stop.abort();
+    await patient.close();
+  });
+
   it("skips invalid objects and keeps the others", async () => {
     server.put("a");
     server.put("bad", { metadata: {} });

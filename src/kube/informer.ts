@@ -34,7 +34,7 @@ export class Informer<T extends KubeObject> {
   /** When the API server last answered each reflector. */
   readonly #answers = new Map<string | undefined, number>();
 
-  /** The reflectors whose list or watch has failed since the API server last answered. */
+  /** The reflectors whose list or watch has failed since the API server last accepted one. */
   readonly #interrupted = new Set<string | undefined>();
 
   readonly follows = (namespace: string): boolean => this.#options.namespaces?.includes(namespace) ?? true;
@@ -95,6 +95,9 @@ export class Informer<T extends KubeObject> {
         },
         onAnswer: () => {
           this.#answers.set(namespace, this.resource.client.clock.monotonicMilliseconds());
+          this.#interrupted.delete(namespace);
+        },
+        onWatch: () => {
           this.#interrupted.delete(namespace);
         },
         onFailure: () => {

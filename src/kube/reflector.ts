@@ -43,8 +43,10 @@ export interface ReflectorOptions<T extends KubeObject> {
   onProgress?: () => void;
   /** Called after each answer of the API server to a list or a watch, from which the store is up to date. */
   onAnswer?: () => void;
-  /** Called after each failure, from which the store may be out of date until the next answer. */
+  /** Called after each failure, from which the store may be out of date until a watch is open again. */
   onFailure?: () => void;
+  /** Called when the API server has accepted a watch. Its first event may come only after a minute. */
+  onWatch?: () => void;
 }
 
 /**
@@ -144,12 +146,13 @@ class Reflector<T extends KubeObject> {
 
   /** @param at its resource version is updated with each event, also if this throws */
   async #watch(at: { resourceVersion: string }): Promise<void> {
-    const { resource, timings, onProgress, onAnswer } = this.#options;
+    const { resource, timings, onProgress, onAnswer, onWatch } = this.#options;
     for await (const event of resource.watch({
       ...this.#select(),
       resourceVersion: at.resourceVersion,
       timeoutSeconds: Math.round(this.#spread(timings.watchTimeoutSeconds, 1)),
       stallMilliseconds: timings.stallMilliseconds,
+      onOpen: onWatch,
       signal: this.#signal,
     })) {
       this.#failures = 0;

@@ -17,6 +17,8 @@ export interface WatchOptions {
    * minute, so it must be longer than that.
    */
   stallMilliseconds: number;
+  /** Called when the server has accepted the request: changes will arrive. */
+  onOpen?: (() => void) | undefined;
   signal: AbortSignal;
 }
 
@@ -63,6 +65,7 @@ export async function* watchResource(
       repeatable: false,
       signal,
     });
+    options.onOpen?.();
     for await (const line of lines(body, heard)) {
       isEmpty = false;
       yield parseWatchLine(resource.plural, line);
