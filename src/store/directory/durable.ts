@@ -24,10 +24,14 @@ export async function writeDurably(path: string, bytes: Uint8Array): Promise<voi
 
 /** Reads a small file without following links. `undefined`: the file does not exist. */
 export async function readSmallFile(path: string, maximumBytes: number): Promise<Buffer | undefined> {
-  const file = await ifPresent(open(path, constants.O_RDONLY | constants.O_NOFOLLOW));
+  // A FIFO would wait for a writer.
+  const file = await ifPresent(open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK));
   if (file === undefined) return undefined;
   try {
-    const { size } = await file.stat();
+    const stats = await file.stat();
+    const { size } = stats;
+    // Reading a directory fails with EISDIR.
+    if (!stats.isFile() && !stats.isDirectory()) throw new Error(`${path} is no regular file`);
     if (size > maximumBytes) throw new Error(`${path} has ${size} bytes, which exceeds the limit of ${maximumBytes}`);
     return await file.readFile();
   } finally {

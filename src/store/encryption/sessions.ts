@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Grant, GrantEncryption } from "../../api/wire/grant.ts";
@@ -55,10 +55,9 @@ export async function decrypting(
   const release = () => guarded(what, () => rm(directory, { recursive: true, force: true }));
   try {
     if (encryption === undefined) throw withoutKey(manifest);
-    const names = await readdir(inner.imagePath);
     const keyed = { ...grant, encryption };
     await Promise.all(
-      names.map((name) =>
+      manifest.files.map(({ name }) =>
         decryptFile(join(inner.imagePath, name), join(directory, name), fileKey(keyed, name)).catch(
           (error: unknown) => {
             throw unreadable(manifest, name, error);

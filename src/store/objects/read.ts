@@ -1,5 +1,5 @@
 import { createHash, type Hash } from "node:crypto";
-import { type FileHandle, lstat, mkdir, mkdtemp, open, rm } from "node:fs/promises";
+import { type FileHandle, lstat, mkdir, mkdtemp, open, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as immediate } from "node:timers/promises";
@@ -58,8 +58,13 @@ function sharedImage(
   download: (directory: string) => Promise<void>,
 ): SharedEntry {
   const recordIn = (directory: string) => ({ fingerprints: join(directory, "fingerprints.json") });
+  const expected = files.map(({ name }) => name).sort();
   const fingerprintsIn = async (directory: string): Promise<Fingerprints> => {
-    const found = files.map(async ({ name }) => {
+    // gVisor also acts on files that no manifest names.
+    const isDirectory = (await lstat(join(directory, sharedFiles))).isDirectory();
+    const names = isDirectory ? (await readdir(join(directory, sharedFiles))).sort() : [];
+    if (!isDeepStrictEqual(names, expected)) throw new Error("its files are others");
+    const found = expected.map(async (name) => {
       const stats = await lstat(join(directory, sharedFiles, name), { bigint: true });
       if (!stats.isFile()) throw new Error(`${name} is no file`);
       return [name, fingerprintOf(stats)] as const;

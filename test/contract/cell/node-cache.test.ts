@@ -1,8 +1,8 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
@@ -259,6 +259,23 @@ describe("the image of a checkpoint in a bucket", () => {
     ["of which a byte was changed", (path: string) => writeFile(path, "z", { flag: "r+" })],
     ["that was cut", (path: string) => truncate(path, 5 << 20)],
     ["that is missing", (path: string) => rm(path)],
+    ["with a file that no manifest names", (path: string) => writeFile(join(dirname(path), "gcs_opts.json"), "{}")],
+    [
+      "whose record is a FIFO",
+      async (path: string) => {
+        const record = join(dirname(dirname(path)), "fingerprints.json");
+        await rm(record);
+        execFileSync("mkfifo", [record]);
+      },
+    ],
+    [
+      "whose directory is a link",
+      async (path: string) => {
+        const files = dirname(path);
+        await rename(files, `${files}-moved`);
+        await symlink(`${files}-moved`, files);
+      },
+    ],
   ])("%s is downloaded again, and never while another cell uses it into its place", async (_, damage) => {
     const { cell, reports } = await published();
     const first = await cell();
