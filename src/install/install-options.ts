@@ -67,6 +67,7 @@ export function parseInstallOptions(given: InstallOptions): InstallOptions {
 export function parseFlags(keys: readonly SettingKey[], given: Partial<InstallOptions>): object {
   const { namespaceSelector } = given;
   requireOne(given, flagName("metricsNamespace", "manifests"));
+  requirePathOfCache(given.cells, "manifests");
   return {
     ...mapSettings(keys, given, (key, value) => parseSetting(key, value, flagName(key, "manifests"))),
     ...(namespaceSelector !== undefined && {
@@ -118,6 +119,13 @@ export function requireOne(
   throw new RametError("InvalidArgument", `${name} names one namespace, but all namespaces are to read metrics`, {
     hint: "Set one of the two",
   });
+}
+
+/** @throws RametError `InvalidArgument` for a size of the nodes' caches without their path */
+export function requirePathOfCache(cells: InstallOptions["cells"], command: "controller" | "manifests"): void {
+  if (cells?.nodeCacheSize === undefined || cells.nodeCachePath !== undefined) return;
+  const [size, path] = [flagName("cells.nodeCacheSize", command), flagName("cells.nodeCachePath", command)];
+  throw new RametError("InvalidArgument", `${size} can only be used with ${path}`);
 }
 
 /** @throws RametError `InvalidArgument` for the identity of another cloud */

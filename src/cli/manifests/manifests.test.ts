@@ -73,6 +73,14 @@ it("passes the quotas of namespaces to the controllers, and names the invalid on
   ]);
 });
 
+it("refuses a size of the nodes' caches without their path", async () => {
+  const { exitCode, stderr } = await run("--node-cache-size", "5Gi");
+  expect([exitCode, stderr]).toEqual([
+    2,
+    expect.stringContaining("--node-cache-size can only be used with --node-cache-path"),
+  ]);
+});
+
 it("passes cell images of earlier engines to the controllers, and refuses invalid ones", async () => {
   const [one, two] = ["3fb1c0a9d2e4=registry.example/cell:1", "0123456789ab=registry.example/cell:2"] as const;
   const { stdout } = await run("--earlier-cell-image", one, two);

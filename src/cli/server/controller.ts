@@ -13,7 +13,7 @@ import { parseLayerSize } from "../../base/quantity.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
 import { type RunBesideOptions, runBeside } from "../../controllers/run-beside.ts";
 import { runControllers, type RunControllersOptions } from "../../controllers/run.ts";
-import { egressFlagNames, parseServedNamespaces } from "../../install/install-options.ts";
+import { egressFlagNames, parseServedNamespaces, requirePathOfCache } from "../../install/install-options.ts";
 import { flagName, type Settings } from "../../install/setting-values.ts";
 import type { SettingKey } from "../../install/settings.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
@@ -79,6 +79,7 @@ function namespacesOf({ servedNamespaces, namespaceSelector: selector, namespace
 }
 
 function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells"] {
+  requirePathOfCache(cells, "controller");
   const { writableLayerSize: size, nodeCachePath: path, nodeCacheSize, onDisruption } = cells;
   const { engine, earlierImages = [], concurrentUpgrades, seccompProfile, userNamespaces = "auto" } = cells;
   const byEngine = earlierImages.map((text): [string, string] => {
