@@ -25,7 +25,7 @@ export async function cachedLayers(
   cache?: NodeCache,
 ): Promise<UnpackedLayer[] | undefined> {
   const all = refs.map(async (ref) => {
-    const shared = await cache?.provide(sharedLayer(ref));
+    const shared = await cache?.keep(sharedLayer(ref));
     return shared === undefined
       ? reuse(ref, layerPath(ref, paths))
       : unpacked(ref, layerPath(ref, { layers: shared.path }));
@@ -48,7 +48,7 @@ export async function provideLayer(
   const fill = async (directory: string): Promise<void> => {
     await provideLayer(ref, { layers: directory, link }, open);
   };
-  const shared = await cache?.provide({ ...sharedLayer(ref), fill });
+  const shared = await cache?.keep({ ...sharedLayer(ref), fill });
   if (shared !== undefined) return unpacked(ref, layerPath(ref, { layers: shared.path }));
   const path = layerPath(ref, { layers });
   const found = await reuse(ref, path).catch(() => undefined);

@@ -41,6 +41,7 @@ export function nodeCacheOf(
 export class NodeCache implements SharedFiles {
   readonly #options: NodeCacheOptions;
   readonly #held = new Set<FileHandle>();
+  readonly #kept = new Map<string, HeldFiles>();
 
   constructor(options: NodeCacheOptions) {
     this.#options = options;
@@ -59,6 +60,13 @@ export class NodeCache implements SharedFiles {
       this.#options.report("the node's cache cannot be used; the cell uses its own directory", detail);
       return undefined;
     }
+  }
+
+  /** Provides an entry that this cell keeps until it ends, and locks once. */
+  async keep(entry: SharedEntry): Promise<HeldFiles | undefined> {
+    const kept = this.#kept.get(entry.name) ?? (await this.provide(entry));
+    if (kept !== undefined) this.#kept.set(entry.name, kept);
+    return kept;
   }
 
   async #find(path: string, { isIntact }: SharedEntry): Promise<HeldFiles | undefined> {

@@ -1,6 +1,18 @@
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, truncate, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  rename,
+  rm,
+  symlink,
+  truncate,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
@@ -178,6 +190,21 @@ describe("a cell uses its own directory", () => {
       [cannot, expect.objectContaining({ message: expect.stringMatching(/ENOENT/) as string })],
     ]);
   });
+});
+
+it("opens what a cell keeps only once", async () => {
+  const directory = await newDirectory();
+  const cache = new NodeCache({ paths: { nodeCache: directory, link }, sizeBytes: 2500, report: () => undefined });
+  const entry = { ...order, fill: () => Promise.resolve(), isIntact: () => Promise.resolve(true) };
+  const kept = await cache.keep(entry);
+  const timesOpen = async () => {
+    const links = (await readdir("/proc/self/fd")).map((fd) => readlink(`/proc/self/fd/${fd}`).catch(() => ""));
+    return (await Promise.all(links)).filter((path) => path === kept?.path).length;
+  };
+  expect(await cache.keep(entry)).toBe(kept);
+  expect(await timesOpen()).toBe(1);
+  await kept?.release();
+  expect(await timesOpen()).toBe(0);
 });
 
 it("trusts nothing from before the node was started again, and removes it", async () => {
