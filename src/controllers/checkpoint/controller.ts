@@ -10,7 +10,7 @@ import { type Controller, type ControllerParts, RequeueSource } from "../cluster
 import { hasBegun, isUnfinished } from "../../api/state/checkpoint.ts";
 import { applyAction, forget } from "./apply.ts";
 import { Captures } from "./captures.ts";
-import { gather } from "./gather.ts";
+import { gather, isOfDisruption } from "./gather.ts";
 import { planCheckpoint } from "./plan.ts";
 import type { CheckpointDependencies } from "./state.ts";
 import { writeStatus } from "./status.ts";
@@ -48,7 +48,10 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
   if (!isUnfinished(cached)) forget(cached, dependencies);
   const found = await gather(dependencies.ownWrites.latest(cached), dependencies);
   // Nothing is awaited between this and the start of the capture, so two checkpoints cannot get the same place.
-  const state = { ...found, quota: dependencies.usage.of(found) };
+  const state = {
+    ...found,
+    quota: dependencies.usage.of({ ...found, isOfDisruption: isOfDisruption(found.checkpoint, found.source) }),
+  };
   const plan = planCheckpoint(state);
   for (const action of plan.actions) await applyAction(state, action, dependencies);
   await writeStatus(state.checkpoint, plan, dependencies);

@@ -17,7 +17,13 @@ import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import { capturedPodUid, checkpointIdOf, dataIdOf, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
+import {
+  capturedPodUid,
+  checkpointIdOf,
+  dataIdOf,
+  disruptionCheckpointName,
+  pauseCheckpointOf,
+} from "../cluster/pause-checkpoint.ts";
 import { endMessage, isDisrupted, isEnded } from "../cluster/pod-facts.ts";
 import { claimsOfSandbox, keptVolumes } from "../volumes/restored-volumes.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
@@ -222,6 +228,14 @@ function isHeldByPause(
 ): boolean {
   const isOfPod = (one: Checkpoint) => isPauseCheckpoint(one) && capturedPodUid(one) === pod.metadata.uid;
   return spec.paused === true && checkpointsOwnedBy(metadata.uid).some((one) => isOfPod(one) && isCloneable(one));
+}
+
+/** Whether a checkpoint is the one that the controllers take of a Pod that others end. Neither labels nor names make it one. */
+export function isOfDisruption({ metadata, spec }: Checkpoint, source: Source): boolean {
+  if (!("pod" in source) || spec.keepRunning !== false) return false;
+  const { sandbox, pod } = source;
+  const isOwn = controllerOf({ metadata })?.uid === sandbox.metadata.uid;
+  return isOwn && isHeld(pod) && metadata.name === disruptionCheckpointName(sandbox);
 }
 
 function isHeld(pod: Pod): boolean {

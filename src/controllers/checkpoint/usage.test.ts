@@ -1,8 +1,12 @@
 import { hash } from "node:crypto";
 import { expect, it } from "vitest";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
+import { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import { defaultQuota } from "../../api/quota/namespace-quota.ts";
+import { pauseCheckpoint } from "../cluster/pause-checkpoint.ts";
+import { isOfDisruption } from "./gather.ts";
 import { CheckpointUsage } from "./usage.ts";
 
 const digestOf = (name: string) => `sha256:${hash("sha256", name)}`;
@@ -94,4 +98,49 @@ it("names the quota only where a quota limits the size of a checkpoint", () => {
   expect(explained(50, "QuotaExceeded")).toContain("of its quota storeBytes");
   expect(explained(50, "CheckpointTooLarge")).toBe("writing a layer failed");
   expect(explained(Infinity, "QuotaExceeded")).toBe("writing a layer failed");
+});
+
+it("takes the checkpoint of a sandbox whose Pod is being ended although the quota is used up", () => {
+  const quotas = { of: () => ({ ...defaultQuota, storeBytes: 50, checkpoints: 1 }) };
+  const usage = new CheckpointUsage({ checkpointsIn: () => [stored("other", 60)] }, quotas);
+  const { status: _, ...given } = stored("new", 0);
+  const sandbox = Sandbox.parse({
+    apiVersion: given.apiVersion,
+    kind: "Sandbox",
+    metadata: { ...given.metadata, name: "a", uid: "uid-a" },
+    status: { podInfo: { podUID: "uid-pod" } },
+    spec: {},
+  });
+  const pod = Pod.parse({
+    metadata: {
+      ...given.metadata,
+      name: "a",
+      uid: "uid-pod",
+      annotations: { "ramet.dev/on-disruption": "Migrate" },
+      deletionTimestamp: "2030-01-01T00:00:00Z",
+    },
+    spec: { containers: [{ name: "main", image: "cell" }] },
+    status: { phase: "Running" },
+  });
+  const { metadata, spec } = pauseCheckpoint(sandbox, [], true);
+  const own = { ...given, spec, metadata: { ...given.metadata, ...metadata } } as Checkpoint;
+  const labelled = { ...own, metadata: { ...own.metadata, ownerReferences: [] } };
+  const renamed = { ...own, metadata: { ...own.metadata, name: "a-pause-other" } };
+  const { deletionTimestamp: __, ...runs } = pod.metadata;
+  const admitted = (checkpoint: Checkpoint, source = { sandbox, pod }) =>
+    usage.of({
+      checkpoint,
+      checkpointId: "new",
+      capture: undefined,
+      spec: { keepRunning: false },
+      source,
+      isOfDisruption: isOfDisruption(checkpoint, source),
+    });
+  expect(admitted(own)).toEqual({});
+  for (const refused of [
+    admitted(labelled),
+    admitted(renamed),
+    admitted(own, { sandbox, pod: { ...pod, metadata: runs } }),
+  ])
+    expect(refused).toMatchObject({ problem: { code: "QuotaExceeded" } });
 });

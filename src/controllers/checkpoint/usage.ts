@@ -20,6 +20,8 @@ interface Counted {
   spec: Pick<ResolvedCheckpointSpec, "keepRunning"> | { problem: RametError };
   /** With a `dataId`, it shares data that the namespace has already. */
   source: object;
+  /** It saves a sandbox whose Pod is being ended, which would be lost without it. */
+  isOfDisruption?: boolean;
 }
 
 /**
@@ -42,9 +44,9 @@ export class CheckpointUsage {
    * The quota of a checkpoint, before its capture and, if its source keeps running, after it. A sandbox that was captured to be
    * stopped is paused: its checkpoint is kept, as the sandbox would be lost without it.
    */
-  of({ checkpoint, checkpointId, capture, spec, source }: Counted): Admission {
+  of({ checkpoint, checkpointId, capture, spec, source, isOfDisruption = false }: Counted): Admission {
     if (!isUnfinished(checkpoint)) return {};
-    if (capture === undefined) return this.#admission(checkpoint, source);
+    if (capture === undefined) return isOfDisruption ? {} : this.#admission(checkpoint, source);
     if (capture.state !== "done") return {};
     const problem = this.#excess({
       ...checkpoint,
