@@ -28,7 +28,7 @@ beforeEach(() => {
 describe("the end of a sandbox's Pod", () => {
   it("is not held if its configuration does not say so, or the sandbox does not run", async () => {
     await terminationWith({ graceSeconds: 30 }).held();
-    states.set({ phase: "restoring", ready: false });
+    states.set({ phase: "waiting", ready: false });
     await terminationWith({ graceSeconds: 30, podGraceSeconds: 30 }).held();
     expect(clock.waits).toEqual([]);
   });
@@ -52,6 +52,22 @@ describe("the end of a sandbox's Pod", () => {
     states.set({ phase: "paused", ready: false });
     await held;
     expect(clock.waits).toEqual([]);
+  });
+
+  it("is held during a restore, until the restored sandbox is captured or the restore fails", async () => {
+    for (const last of ["paused", "failed"] as const) {
+      states.set({ phase: "restoring", ready: false });
+      let isHeld = true;
+      const held = terminationWith({ graceSeconds: 30, podGraceSeconds: 30 })
+        .held()
+        .then(() => (isHeld = false));
+      if (last === "paused") states.set({ phase: "running", ready: true });
+      await Promise.resolve();
+      expect([isHeld, clock.waits]).toEqual([true, [19_000]]);
+      states.set({ phase: last, ready: false });
+      await held;
+      expect(clock.waits).toEqual([]);
+    }
   });
 
   it.each([

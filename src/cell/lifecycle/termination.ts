@@ -1,5 +1,5 @@
 import { RametError } from "../../base/errors.ts";
-import type { CellConfig } from "../../api/wire/cell-api.ts";
+import type { CellConfig, CellState } from "../../api/wire/cell-api.ts";
 import type { Engine } from "../sandbox/engine.ts";
 import type { CellCore } from "./cell-core.ts";
 
@@ -38,11 +38,11 @@ export class Termination {
   async held(): Promise<void> {
     const { setting, clock, states } = this.#core;
     const { podGraceSeconds, graceSeconds } = setting.config;
-    if (podGraceSeconds === undefined || states.now.phase !== "running") return;
+    if (podGraceSeconds === undefined || !mayRun(states.now)) return;
     this.#deadline ??= clock.monotonicMilliseconds() + podGraceSeconds * 1000;
     const left = Promise.withResolvers<undefined>();
-    const removeListener = states.onChange(({ phase }) => {
-      if (phase !== "running") left.resolve(undefined);
+    const removeListener = states.onChange((state) => {
+      if (!mayRun(state)) left.resolve(undefined);
     });
     const cancel = clock.schedule(heldMilliseconds(podGraceSeconds, graceSeconds), () => {
       left.resolve(undefined);
@@ -80,6 +80,11 @@ export class Termination {
       removeListener();
     }
   }
+}
+
+/** A restore may still run the sandbox, which can be captured then. */
+function mayRun({ phase }: Pick<CellState, "phase">): boolean {
+  return phase === "running" || phase === "restoring";
 }
 
 /** A hold leaves the entrypoint its own grace period, up to this time or half of the Pod's. */
