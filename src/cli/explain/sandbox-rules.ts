@@ -48,7 +48,7 @@ function paused({ sandbox: { metadata, spec, status } }: SandboxFacts): Found | 
   return {
     state: "healthy",
     cause:
-      disruption?.outcome === "Paused"
+      disruption?.outcome === "Paused" && disruption.podUID === status.podInfo?.podUID
         ? `It is paused with its state, because its Pod was ended (${disruption.cause})`
         : "It is paused, as spec.paused requests",
     since,

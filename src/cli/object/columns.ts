@@ -196,9 +196,10 @@ function diskOf({ status }: Sandbox): string {
 
 /** A failed pause leaves its sandbox running, so only its condition reports it; and a pause that no user has requested. */
 function sandboxMessage(sandbox: Sandbox): string {
-  const { conditions, phase, ramet } = sandbox.status ?? {};
+  const { conditions, phase, podInfo, ramet } = sandbox.status ?? {};
+  const { outcome, podUID } = ramet?.disruption ?? {};
   const pause = findCondition(conditions, "SandboxPaused");
-  const isOfDisruption = phase === "Paused" && ramet?.disruption?.outcome === "Paused";
+  const isOfDisruption = phase === "Paused" && outcome === "Paused" && podUID === podInfo?.podUID;
   const isReported = pause?.reason === "CheckpointFailed" || isOfDisruption;
   return messageOf(sandbox) ?? (isReported ? (pause?.message ?? "") : "");
 }
