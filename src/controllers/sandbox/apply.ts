@@ -84,7 +84,11 @@ async function setPaused(
   await informers.sandboxes.resource.mergePatch(sandbox.metadata, {
     // Fails with a conflict if the timers have changed since the plan.
     metadata: { ...filesOnly?.metadata, uid, resourceVersion },
-    spec: { ...filesOnly?.spec, paused: true, ...(shutdownTime && { shutdownTime, pauseTime: shutdownTime }) },
+    spec: {
+      ...filesOnly?.spec,
+      paused: true,
+      ...(shutdownTime !== undefined && { shutdownTime, pauseTime: shutdownTime }),
+    },
   });
 }
 

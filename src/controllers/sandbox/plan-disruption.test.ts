@@ -168,7 +168,7 @@ describe("a captured sandbox", () => {
     expect(actions).toEqual([]);
     expect(status).toMatchObject({ phase: "Paused", ramet: { disruption: { outcome: "Migrating" } } });
     const paused = plan({ sandbox: sandbox({ ramet: underWay("Pausing") }), ...isCaptured });
-    expect(paused.actions).toMatchObject([{ do: "setPaused" }]);
+    expect(paused.actions).toEqual([{ do: "setPaused", shutdownTime: null }]);
     expect(paused.status).toMatchObject({ phase: "Paused", ramet: { disruption: { outcome: "Paused" } } });
     const requested = plan({ sandbox: sandbox({ ramet: underWay(), spec: { paused: true } }), ...isCaptured });
     expect(requested.actions).toEqual([]);

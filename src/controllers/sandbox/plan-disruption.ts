@@ -96,8 +96,10 @@ function held(state: SandboxState, disruption: Disruption, message: string) {
 
 function captured(state: SandboxState, disruption: Disruption): SandboxPlan {
   const { sandbox, pauseCheckpoint } = state;
+  // As for a pause of the user: the checkpoint is the only copy, so no timer deletes it.
   const isKept = disruption.outcome === "Pausing" || sandbox.spec.paused === true;
-  const pause: SandboxAction[] = isKept && sandbox.spec.paused !== true ? [{ do: "setPaused" }] : [];
+  const pause: SandboxAction[] =
+    isKept && sandbox.spec.paused !== true ? [{ do: "setPaused", shutdownTime: null }] : [];
   const kept = `The checkpoint ${pauseCheckpoint?.metadata.name ?? ""} has the sandbox's state`;
   const message = `Its Pod was ended (${disruption.cause})`;
   const status = changed(state, "Paused", {

@@ -157,7 +157,8 @@ export type SandboxAction =
   | { do: "releaseClaims"; claims: readonly string[] }
   | { do: "deleteCheckpoint"; checkpoint: Checkpoint }
   | { do: "deleteSandbox" }
-  | { do: "setPaused"; shutdownTime?: string; keepsFilesOnly?: boolean };
+  /** `shutdownTime`: both timers; null: none. */
+  | { do: "setPaused"; shutdownTime?: string | null; keepsFilesOnly?: boolean };
 
 export interface SandboxPlan {
   actions: SandboxAction[];
