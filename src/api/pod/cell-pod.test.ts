@@ -187,6 +187,13 @@ describe("the end of a Pod by others", () => {
     CellConfig.parse(JSON.parse(main(made).env?.find(({ name }) => name === "RAMET_CELL")?.value ?? ""));
   const evictable = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
+  it("is not left to the cluster autoscaler during a build of a snapshot", () => {
+    const evictableOf = (isBuild: boolean) =>
+      cellPod(owner, parsePodTemplate({ spec }), { ...options, onDisruption: "Migrate", isBuild }).metadata
+        .annotations?.[evictable];
+    expect([evictableOf(false), evictableOf(true)]).toEqual(["true", undefined]);
+  });
+
   it.each([
     [undefined, 30],
     [1, 30],

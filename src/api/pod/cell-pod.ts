@@ -53,6 +53,8 @@ export interface CellPodOptions extends CellImageOptions, NodeLimits {
   nodeCache?: { path: string; sizeBytes: number } | undefined;
   /** What becomes of the sandbox if others end its Pod and the template does not say. @default End */
   onDisruption?: DisruptionPolicy | undefined;
+  /** Whether the cluster autoscaler must not end it: it is not captured, and costs the work of a build. */
+  isBuild?: boolean;
   /** Whether a restore in place is likely. */
   keepsWaiting?: boolean;
   dns?: z.input<typeof CellConfig>["dns"];
@@ -97,7 +99,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
         [labels.cell]: "true",
       },
       annotations: {
-        ...evictionAnnotations(policy),
+        ...(options.isBuild !== true && evictionAnnotations(policy)),
         ...withoutImage(template.metadata?.annotations),
         [annotations.createdBy]: "sandbox",
         [annotations.onDisruption]: policy,

@@ -145,7 +145,8 @@ async function createPod(
   const startedAt = clock.monotonicMilliseconds();
   const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: volumeClaims } };
   // A claim of a set's sandbox may restore a checkpoint in place.
-  const keepsWaiting = controllerOf(sandbox)?.kind === "SandboxSet";
+  const ownerKind = controllerOf(sandbox)?.kind;
+  const keepsWaiting = ownerKind === "SandboxSet";
   // Every Pod of a sandbox is created here, for every author of the Sandbox and every origin of its template.
   const ofNamespace = await namespaces.admit(sandbox.metadata.namespace, template);
   const claims = await claimsFor(sandbox, action, dependencies);
@@ -159,6 +160,7 @@ async function createPod(
     userNamespace: podOptions.userNamespaceFor?.(template) === true,
     start,
     keepsWaiting,
+    isBuild: ownerKind === "NamedSnapshot",
     egress,
     claims: volumes.claims,
     node: nodeOfClaims(sandbox, claims, dependencies),
