@@ -107,7 +107,7 @@ export type SandboxSpec = z.infer<typeof SandboxSpec>;
 export const disruptionCauses = ["Evicted", "Preempted", "NodeTaint", "NodeShutdown", "PodDeleted"] as const;
 export type DisruptionCause = (typeof disruptionCauses)[number];
 
-const disruptionOutcomes = ["Migrating", "Migrated", "Pausing", "Paused", "Failed", "Lost"] as const;
+const disruptionOutcomes = ["Migrating", "Migrated", "Pausing", "Paused", "Withdrawn", "Failed", "Lost"] as const;
 
 /** The fields that Ramet adds to the status of OpenKruise Agents. */
 const RametSandboxStatus = z.object({
@@ -156,7 +156,7 @@ const RametSandboxStatus = z.object({
       cause: openString(disruptionCauses).describe("Who ended the sandbox's Pod."),
       at: Time.describe("When the controllers noticed it."),
       outcome: openString(disruptionOutcomes).describe(
-        "Migrating and Pausing: under way. Failed: it could not be resumed, and its checkpoint is kept.",
+        "Migrating and Pausing: under way. Withdrawn: nobody deleted the Pod, and it runs on. Failed: it could not be resumed, and its checkpoint is kept.",
       ),
       podUID: OptionalText.describe("The UID of the Pod that was ended."),
       endedAt: Time.optional().describe("When the sandbox responded again."),

@@ -87,9 +87,22 @@ function disruptionTarget({ status }: Pod) {
 /** Who ends the Pod, by the reason of its condition (Kubernetes v1.36, pkg/apis/core/types.go). */
 export function disruptionCause(pod: Pod | undefined): DisruptionCause {
   const reason = pod && disruptionTarget(pod)?.reason;
-  if (reason === "TerminationByKubelet") return pod?.status?.reason === "Evicted" ? "Evicted" : "NodeShutdown";
-  return causes[reason ?? ""] ?? "PodDeleted";
+  const byNode = nodeCauses[pod?.status?.reason ?? ""];
+  if (reason === "TerminationByKubelet") return byNode ?? "NodeShutdown";
+  return causes[reason ?? ""] ?? byNode ?? "PodDeleted";
 }
+
+/** Whether the node itself has ended the Pod. It says so only then. */
+export function isEndedByNode(pod: Pod): boolean {
+  return isEnded(pod) && (disruptionTarget(pod) !== undefined || nodeCauses[pod.status?.reason ?? ""] !== undefined);
+}
+
+/** By the reason of the Pod (Kubernetes v1.36, pkg/kubelet/eviction and pkg/kubelet/nodeshutdown). */
+const nodeCauses: Readonly<Record<string, DisruptionCause>> = {
+  Evicted: "Evicted",
+  NodeShutdown: "NodeShutdown",
+  Terminated: "NodeShutdown",
+};
 
 const causes: Readonly<Record<string, DisruptionCause>> = {
   EvictionByEvictionAPI: "Evicted",

@@ -20,7 +20,7 @@ import { CredentialValues } from "./credential-values.ts";
 import { gather } from "./gather.ts";
 import { Namespaces } from "./namespaces.ts";
 import { NewPods } from "./new-pods.ts";
-import { intendedEnd } from "./plan-disruption.ts";
+import { intendedEnd, planUnsaved } from "./plan-disruption.ts";
 import { planSandbox } from "./plan.ts";
 import { neverStarted } from "./plan-rollback.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
@@ -99,7 +99,11 @@ async function applyPlan(state: SandboxState, plan: SandboxPlan, dependencies: S
   const podOutcome = outcomes[podAt];
   if (podOutcome?.status === "rejected") await reportPodError(state, podOutcome.reason, dependencies);
   const failure = outcomes.find((outcome, at) => outcome.status === "rejected" && at !== podAt);
-  if (failure?.status === "rejected") throw failure.reason;
+  if (failure?.status === "rejected") {
+    const unsaved = planUnsaved(state, plan, RametError.from(failure.reason));
+    if (unsaved === undefined) throw failure.reason;
+    return applyPlan(state, unsaved, dependencies);
+  }
   if (plan.status === undefined) return;
   await writeStatus(state.sandbox, plan.status, dependencies);
   const disruption = plan.status.ramet?.disruption;
@@ -108,8 +112,10 @@ async function applyPlan(state: SandboxState, plan: SandboxPlan, dependencies: S
   for (const transition of plan.transitions ?? []) dependencies.events.record(state.sandbox, transition);
 }
 
+const unfinished: ReadonlySet<string> = new Set(["Migrating", "Pausing", "Withdrawn"]);
+
 function hasNewOutcome({ status }: Sandbox, { outcome }: { outcome: string }): boolean {
-  return outcome !== status?.ramet?.disruption?.outcome && outcome !== "Migrating" && outcome !== "Pausing";
+  return outcome !== status?.ramet?.disruption?.outcome && !unfinished.has(outcome);
 }
 
 /**

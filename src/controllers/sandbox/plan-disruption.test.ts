@@ -4,11 +4,13 @@ import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { Pod } from "../../api/schema/pod.ts";
+import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { disruptionCheckpointName } from "../cluster/pause-checkpoint.ts";
 import { anyNode } from "../nodes/plan-cpus.ts";
 import { desiredEgress } from "../origin/egress.ts";
 import { noRestoredVolumes } from "../volumes/restored-volumes.ts";
+import { planUnsaved } from "./plan-disruption.ts";
 import { planSandbox } from "./plan.ts";
 import type { SandboxState } from "./state.ts";
 
@@ -31,8 +33,9 @@ interface PodFields {
   isDeleting?: boolean;
   reason?: string;
   phase?: string;
+  ended?: string;
 }
-const pod = ({ policy = "Migrate", isDeleting = true, reason, phase = "Running" }: PodFields = {}): Pod =>
+const pod = ({ policy = "Migrate", isDeleting = true, reason, phase = "Running", ended }: PodFields = {}): Pod =>
   Pod.parse({
     metadata: meta("a", {
       uid: "old",
@@ -43,6 +46,7 @@ const pod = ({ policy = "Migrate", isDeleting = true, reason, phase = "Running" 
     status: {
       phase,
       podIP: "10.0.0.1",
+      ...(ended !== undefined && { reason: ended }),
       ...(reason !== undefined && { conditions: [{ type: "DisruptionTarget", status: "True", reason }] }),
     },
   });
@@ -66,9 +70,9 @@ const capture = (phase: string, name = disruptionCheckpointName(sandbox()), stat
     status: { phase, ...status },
   });
 
-function plan(parts: Partial<SandboxState>) {
+function stateOf(parts: Partial<SandboxState>): SandboxState {
   const own = parts.sandbox ?? sandbox();
-  return planSandbox({
+  return {
     sandbox: own,
     pod: pod(),
     foreignPod: undefined,
@@ -98,8 +102,9 @@ function plan(parts: Partial<SandboxState>) {
     slowInMilliseconds: 500,
     now,
     ...parts,
-  });
+  };
 }
+const plan = (parts: Partial<SandboxState>) => planSandbox(stateOf(parts));
 const done = (parts: Partial<SandboxState>) => plan(parts).actions.map((action) => action.do);
 
 describe("a running sandbox whose Pod others end", () => {
@@ -191,6 +196,84 @@ describe("a sandbox that cannot be captured", () => {
     expect(status).toMatchObject({ phase: "Failed", ramet: { disruption: { cause: "Evicted", outcome: "Lost" } } });
     expect(status?.message).toContain("(Evicted), and its state could not be saved");
     expect(status?.message).toContain("the store is away");
+  });
+
+  it("is captured again in a moment if the problem may pass, until its Pod has ended", () => {
+    const completionTime = new Date(now.getTime() - 400).toISOString();
+    for (const code of ["SandboxNotReady", "Conflict", "Unavailable"]) {
+      const problems = { Ready: { code, cause: "busy" } };
+      const failed = capture("Failed", undefined, { completionTime, ramet: { problems } });
+      const parts = { sandbox: sandbox({ ramet: underWay() }), pauseCheckpoint: failed };
+      const { actions, status, requeueAfterMilliseconds } = plan(parts);
+      expect([actions, requeueAfterMilliseconds]).toEqual([[], 600]);
+      expect(status).toMatchObject({ phase: "Running", ramet: { disruption: { outcome: "Migrating" } } });
+      const later = new Date(now.getTime() + 600);
+      expect(plan({ ...parts, now: later }).actions).toEqual([{ do: "deleteCheckpoint", checkpoint: failed }]);
+      const over = plan({ ...parts, now: later, pod: pod({ phase: "Failed" }) });
+      expect(over.status).toMatchObject({ phase: "Failed", ramet: { disruption: { outcome: "Lost" } } });
+    }
+    expect(done({ sandbox: sandbox({ ramet: underWay() }) })).toEqual(["createPauseCheckpoint"]);
+  });
+
+  it("is captured after a rollback that is being done", () => {
+    const restoring = plan({ restoreInPlace: { state: "running" } });
+    expect(restoring.actions).toEqual([]);
+    expect(restoring.status).toMatchObject({ phase: "Running", ramet: { disruption: { outcome: "Migrating" } } });
+  });
+
+  it("runs on if nobody deletes its Pod, and is captured when somebody does", () => {
+    const announced = pod({ isDeleting: false, reason: "PreemptionByScheduler" });
+    const failed = capture("Failed");
+    const { actions, status } = plan({
+      sandbox: sandbox({ ramet: underWay() }),
+      pod: announced,
+      pauseCheckpoint: failed,
+    });
+    expect(actions).toEqual([{ do: "deleteCheckpoint", checkpoint: failed }]);
+    expect(status).toMatchObject({ phase: "Running", ramet: { disruption: { outcome: "Withdrawn" } } });
+    const withdrawn = sandbox({ ramet: underWay("Withdrawn") });
+    expect(done({ sandbox: withdrawn, pod: announced })).toEqual([]);
+    expect(done({ sandbox: withdrawn })).toEqual(["createPauseCheckpoint"]);
+  });
+
+  it("has ended as its program has, if that completes meanwhile", () => {
+    const completed = pod({ phase: "Succeeded" });
+    for (const pauseCheckpoint of [undefined, capture("Failed")]) {
+      const { status } = plan({ sandbox: sandbox({ ramet: underWay("Pausing") }), pod: completed, pauseCheckpoint });
+      expect(status?.phase).toBe("Succeeded");
+      expect(status?.ramet?.disruption).toBeUndefined();
+    }
+    const crashed = plan({ sandbox: sandbox({ ramet: underWay("Pausing") }), pod: pod({ phase: "Failed" }) });
+    expect(crashed.status).toMatchObject({ phase: "Failed", ramet: { disruption: { outcome: "Lost" } } });
+  });
+
+  it.each([
+    ["Evicted", "TerminationByKubelet", "Evicted"],
+    ["Terminated", "TerminationByKubelet", "NodeShutdown"],
+    ["NodeShutdown", undefined, "NodeShutdown"],
+  ])("is lost if its node has ended its Pod by itself: %s", (reason, target, cause) => {
+    const gone = pod({ isDeleting: false, phase: "Failed", ended: reason, ...(target && { reason: target }) });
+    const { status, transitions = [] } = plan({ pod: gone });
+    expect(status).toMatchObject({ phase: "Failed", ramet: { disruption: { cause, outcome: "Lost" } } });
+    expect(transitions.map((one) => one.reason)).toEqual(["SandboxDisrupted", "SandboxFailed"]);
+    const crashed = plan({ pod: pod({ isDeleting: false, phase: "Failed" }) });
+    expect(crashed.status?.ramet?.disruption).toBeUndefined();
+  });
+
+  it("is lost if its checkpoint cannot be created, and its cell ends it", () => {
+    const forbidden = new RametError("Forbidden", "the namespace t is being terminated");
+    const state = stateOf({});
+    const unsaved = planUnsaved(state, planSandbox(state), forbidden);
+    expect(unsaved?.actions).toMatchObject([{ do: "intendEnd" }]);
+    expect(unsaved?.status).toMatchObject({
+      phase: "Failed",
+      ramet: { disruption: { cause: "PodDeleted", outcome: "Lost" } },
+    });
+    expect(unsaved?.status?.message).toContain("the namespace t is being terminated");
+    // The creation is repeated.
+    expect(planUnsaved(state, planSandbox(state), new RametError("Unavailable", "no answer"))).toBeUndefined();
+    const announced = stateOf({ pod: pod({ isDeleting: false, reason: "PreemptionByScheduler" }) });
+    expect(planUnsaved(announced, planSandbox(announced), forbidden)).toBeUndefined();
   });
 
   it("is lost if its Pod ended before the capture was requested", () => {

@@ -1,14 +1,17 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { RametSandboxStatus } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { checkpointState, isPreparing, whyPending } from "../../api/state/checkpoint.ts";
 import { problemIn, within } from "../../api/state/problem.ts";
+import { defined } from "../../base/defined.ts";
+import type { RametError } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { disruptionCheckpointName } from "../cluster/pause-checkpoint.ts";
 import { cellRuns, disruptionCause, isDisrupted, isEnded } from "../cluster/pod-facts.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
-import { changed, type ConditionChange, lost } from "./status.ts";
+import { changed, type ConditionChange, ended, lost } from "./status.ts";
 
 type Disruption = NonNullable<RametSandboxStatus["disruption"]>;
 
@@ -24,8 +27,8 @@ export function planDisruption(state: SandboxState): SandboxPlan | undefined {
   const is = checkpoint && checkpointState(checkpoint);
   if (is === "succeeded") return captured(state, disruption);
   if (is === "unfinished") return capturing(state, disruption);
-  if (is === "failed" && checkpoint?.metadata.name === disruptionCheckpointName(state.sandbox))
-    return notCaptured(state, disruption);
+  const isOwn = checkpoint?.metadata.name === disruptionCheckpointName(state.sandbox);
+  if (checkpoint !== undefined && is === "failed" && isOwn) return notCaptured(state, disruption, checkpoint);
   const { pod } = state;
   // Without its capture, its end says more than the disruption.
   return pod === undefined || isEnded(pod) ? undefined : begin(state, disruption);
@@ -44,7 +47,10 @@ function disruptionUnderWay(state: SandboxState): Disruption | undefined {
 
 function begins(state: SandboxState, pod: Pod): boolean {
   const { uid } = pod.metadata;
-  const isCurrent = uid === (state.sandbox.status?.podInfo?.podUID ?? uid);
+  const { podInfo, ramet } = state.sandbox.status ?? {};
+  const isCurrent = uid === (podInfo?.podUID ?? uid);
+  const isWithdrawn = ramet?.disruption?.outcome === "Withdrawn" && ramet.disruption.podUID === uid;
+  if (isWithdrawn && pod.metadata.deletionTimestamp === undefined) return false;
   return isCurrent && !isEnded(pod) && isDisrupted(pod) && isSaved(state, pod);
 }
 
@@ -60,6 +66,8 @@ function isSaved({ sandbox }: SandboxState, pod: Pod): boolean {
 }
 
 function begin(state: SandboxState, disruption: Disruption): SandboxPlan {
+  if (state.restoreInPlace?.state === "running")
+    return { actions: [], status: held(state, disruption, "The capture waits for the rollback, which is being done") };
   const { template, sandbox, pauseCheckpoint: earlier } = state;
   const { contents } = "problem" in template ? { contents: sandbox.spec } : template;
   const { persistentContents = [] } = contents;
@@ -116,16 +124,65 @@ function captured(state: SandboxState, disruption: Disruption): SandboxPlan {
   return { actions: pause, status: withDisruption(status, { ...disruption, outcome }) };
 }
 
-/** The checkpoint has failed, or the Pod has ended before it was taken. Nothing holds the end of the sandbox any more. */
-function notCaptured(state: SandboxState, disruption: Disruption): SandboxPlan {
-  const { pauseCheckpoint, pod } = state;
-  const status = pauseCheckpoint?.status;
+/**
+ * The checkpoint has failed. It is taken again if that may help before the Pod ends; a sandbox whose Pod nobody deletes runs on. Else
+ * nothing holds the end of the sandbox any more.
+ */
+function notCaptured(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
+  const { pod } = state;
+  const { status } = checkpoint;
+  if (pod?.status?.phase === "Succeeded") return { actions: [], status: ended(state, pod) };
   const why = problemIn(status) ?? { code: "CheckpointFailed", cause: status?.message ?? "no reason given" };
-  const what = `Its Pod was ended (${disruption.cause}), and its state could not be saved: the checkpoint ${pauseCheckpoint?.metadata.name ?? ""} failed`;
+  if (pod !== undefined && !isEnded(pod)) {
+    if (pod.metadata.deletionTimestamp === undefined) return withdrawn(state, disruption, checkpoint);
+    if (passing.has(why.code)) return again(state, disruption, { checkpoint, why: why.cause });
+  }
+  const what = `Its Pod was ended (${disruption.cause}), and its state could not be saved: the checkpoint ${checkpoint.metadata.name} failed`;
   return {
     actions: intendedEnd(pod),
     status: lost(state, within(why, what).cause),
   };
+}
+
+/** What may be over when the capture is repeated. */
+const passing: ReadonlySet<string> = new Set(["SandboxNotReady", "Conflict", "Unavailable", "Timeout"]);
+
+/** The next checkpoint has the name of the failed one, so it is taken when that one is gone. The Pod's end is the limit. */
+function again(
+  state: SandboxState,
+  disruption: Disruption,
+  { checkpoint, why }: { checkpoint: Checkpoint; why: string },
+): SandboxPlan {
+  const endedAt = Date.parse(checkpoint.status?.completionTime ?? checkpoint.metadata.creationTimestamp);
+  const leftMilliseconds = endedAt + againMilliseconds - state.now.getTime();
+  const status = held(state, disruption, `The checkpoint ${checkpoint.metadata.name} failed, and is repeated: ${why}`);
+  if (leftMilliseconds > 0) return { actions: [], status, requeueAfterMilliseconds: leftMilliseconds };
+  return { actions: [{ do: "deleteCheckpoint", checkpoint }], status };
+}
+
+const againMilliseconds = 1_000;
+
+function withdrawn(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
+  const message = state.sandbox.status?.message ?? "";
+  const status = changed(state, "Running", { message, drop: ["SandboxPaused"] });
+  return {
+    actions: [{ do: "deleteCheckpoint", checkpoint }],
+    status: withDisruption(status, { ...disruption, outcome: "Withdrawn" }),
+  };
+}
+
+/** For a checkpoint of a disruption that cannot be created, as in a namespace that is being deleted. Undefined: it is repeated. */
+export function planUnsaved(state: SandboxState, plan: SandboxPlan, error: RametError): SandboxPlan | undefined {
+  const isRefused = error.code === "Forbidden" || error.code === "InvalidArgument";
+  const isOfDisruption = plan.actions.some((one) => one.do === "createPauseCheckpoint" && one.isOfDisruption === true);
+  const { pod } = state;
+  if (!isRefused || !isOfDisruption || pod?.metadata.deletionTimestamp === undefined) return undefined;
+  const what = "Its Pod was ended, and its state could not be saved: the checkpoint cannot be created";
+  const status = lost(
+    { ...state, sandbox: { ...state.sandbox, ...defined({ status: plan.status }) } },
+    `${what}: ${error.message}`,
+  );
+  return { actions: intendedEnd(pod), status, ...defined({ transitions: plan.transitions }) };
 }
 
 /** What makes the cell end its sandbox as soon as its Pod ends. */

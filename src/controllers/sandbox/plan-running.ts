@@ -14,7 +14,15 @@ import {
   isUnfinished,
   whyPending,
 } from "../../api/state/checkpoint.ts";
-import { cellRuns, cellStartedAt, declaresReadiness, isEnded, unreadyMessage } from "../cluster/pod-facts.ts";
+import {
+  cellRuns,
+  cellStartedAt,
+  declaresReadiness,
+  disruptionCause,
+  isEnded,
+  isEndedByNode,
+  unreadyMessage,
+} from "../cluster/pod-facts.ts";
 import { intendedEnd, planDisruption } from "./plan-disruption.ts";
 import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
 import {
@@ -51,9 +59,15 @@ function planEnd(state: SandboxState): SandboxPlan | undefined {
   const { sandbox, pod } = state;
   const recorded = sandbox.status?.podInfo?.podUID;
   const isOwn = pod !== undefined && (recorded === undefined || pod.metadata.uid === recorded);
-  if (isOwn && isEnded(pod)) return { actions: [], status: ended(state, pod) };
+  if (isOwn && isEnded(pod)) return { actions: [], status: ended(state, pod), ...endedByNode(pod) };
   if (isOwn && pod.metadata.deletionTimestamp === undefined) return undefined;
   return { actions: isOwn ? intendedEnd(pod) : [], status: lost(state) };
+}
+
+function endedByNode(pod: Pod): Pick<SandboxPlan, "transitions"> {
+  if (pod.status?.phase !== "Failed" || !isEndedByNode(pod)) return {};
+  const note = `The node has ended the Pod (${disruptionCause(pod)}) before the sandbox could be captured`;
+  return { transitions: [{ type: "Warning", reason: "SandboxDisrupted", action: "Reconcile", note }] };
 }
 
 /**

@@ -10,7 +10,7 @@ import type { RametSandboxStatus, SandboxConditionType, SandboxPhase, SandboxSta
 import type { Problem } from "../../api/schema/problem.ts";
 import { printProblem, problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { type ConditionChange as AnyConditionChange, findCondition, report, stalled } from "../../kube/conditions.ts";
-import { declaresReadiness, disruptionCause, endProblem, unreadyMessage } from "../cluster/pod-facts.ts";
+import { declaresReadiness, disruptionCause, endProblem, isEndedByNode, unreadyMessage } from "../cluster/pod-facts.ts";
 import { lastingClaims } from "./gather-volumes.ts";
 import type { SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
 
@@ -58,8 +58,11 @@ export function lost(
     cause,
     hint: "Delete the Sandbox, and create it again from its template or from a checkpoint",
   };
-  const { sandbox, pod, now } = state;
   const status = final(state, "Failed", { message: sentenceOf(problem), problem });
+  return withLoss(state, status);
+}
+
+function withLoss({ sandbox, pod, now }: SandboxState, status: SandboxStatus): SandboxStatus {
   const podUID = pod?.metadata.uid ?? sandbox.status?.podInfo?.podUID;
   const known = sandbox.status?.ramet?.disruption;
   const noticed = { cause: disruptionCause(pod), at: now.toISOString(), ...defined({ podUID }) };
@@ -73,7 +76,10 @@ export function ended(state: SandboxState, pod: Pod): SandboxStatus {
   const problem = endProblem(pod);
   const { stoppedBy: name } = state;
   const object = name === undefined ? {} : { object: { kind: "Checkpoint", name } };
-  return final(state, phase, { message: sentenceOf(problem), problem: { ...problem, ...object } });
+  const status = final(state, phase, { message: sentenceOf(problem), problem: { ...problem, ...object } });
+  // An eviction by the node and its shutdown end a Pod before anybody can capture it.
+  const isLost = phase === "Failed" && state.sandbox.status?.phase === "Running" && isEndedByNode(pod);
+  return isLost ? withLoss(state, status) : status;
 }
 
 /** Nothing is under way in a sandbox that has ended. */
@@ -91,8 +97,13 @@ function final(
     conditions: [...stalled(message, problem), ...interrupted(state, message, problem)],
     drop: loading(state),
   });
-  const disruption = settled(status, { Migrating: "Failed" });
-  return disruption === undefined ? status : { ...status, ramet: { ...status.ramet, disruption } };
+  const outcome = state.sandbox.status?.phase === "Resuming" ? "Failed" : "Lost";
+  const disruption = settled(status, { Migrating: outcome, Pausing: outcome });
+  if (disruption === undefined) return status;
+  const { disruption: before, ...ramet } = status.ramet ?? {};
+  // A program that has completed meanwhile was not disrupted.
+  const isCompleted = phase === "Succeeded" && disruption.outcome !== before?.outcome;
+  return { ...status, ramet: { ...ramet, ...(!isCompleted && { disruption }) } };
 }
 
 /** The disruption of a sandbox with another outcome, if that of the present one is over. */
