@@ -216,7 +216,7 @@ describe("a sandbox that cannot be captured", () => {
   });
 
   it("is captured after a rollback that is being done", () => {
-    const restoring = plan({ restoreInPlace: { state: "running" } });
+    const restoring = plan({ restoreInPlace: { state: "running", failures: 0 } });
     expect(restoring.actions).toEqual([]);
     expect(restoring.status).toMatchObject({ phase: "Running", ramet: { disruption: { outcome: "Migrating" } } });
   });
