@@ -189,8 +189,9 @@ describe("the end of a Pod by others", () => {
 
   it("is not left to the cluster autoscaler during a build of a snapshot", () => {
     const evictableOf = (isBuild: boolean) =>
-      cellPod(owner, parsePodTemplate({ spec }), { ...options, onDisruption: "Migrate", isBuild }).metadata
-        .annotations?.[evictable];
+      cellPod(owner, parsePodTemplate({ spec }), { ...options, onDisruption: "Migrate", isBuild }).metadata.annotations[
+        evictable
+      ];
     expect([evictableOf(false), evictableOf(true)]).toEqual(["true", undefined]);
   });
 

@@ -152,6 +152,13 @@ export function unappliedRules(sandbox: WithConditions): Condition[] {
   });
 }
 
+/** What ended its Pod, if the current pause is of that and no user has requested it. */
+export function pausedBy({ status }: Pick<Sandbox, "status">): string | undefined {
+  const { cause, outcome, podUID } = status?.ramet?.disruption ?? {};
+  const isCurrent = status?.phase === "Paused" && outcome === "Paused" && podUID === status.podInfo?.podUID;
+  return isCurrent ? cause : undefined;
+}
+
 function rejectedByCell(sandbox: Sandbox): Problem | undefined {
   if (rollbackRequest(sandbox) === undefined || isRollbackPending(sandbox)) return undefined;
   // Memory of another engine is restored in another Pod.

@@ -84,8 +84,9 @@ describe("a sandbox that works", () => {
     ["Migrating", "Running", "waiting", "Its Pod is being ended (Evicted), and its state is being captured"],
     ["Migrated", "Running", "healthy", `It continued in another Pod at ${since}, after its Pod was ended (Evicted)`],
     ["Paused", "Paused", "healthy", "It is paused with its state, because its Pod was ended (Evicted)"],
-    ["Paused", "Paused", "healthy", "It is paused, as spec.paused requests", "later"],
-  ])("reports that others have ended its Pod: %s", (outcome, phase, state, cause, podUID = "old") => {
+    ["Paused later", "Paused", "healthy", "It is paused, as spec.paused requests"],
+  ])("reports that others have ended its Pod: %s", (when, phase, state, cause) => {
+    const [outcome = "", podUID = "old"] = when.split(" ");
     const ramet = { disruption: { cause: "Evicted", at: since, outcome, endedAt: since, podUID: "old" } };
     const disrupted = sandbox({ phase, ramet, podInfo: { podUID } }, { spec: { paused: phase === "Paused" } });
     const found = explain({ sandbox: disrupted, ...working });

@@ -1,6 +1,6 @@
 import type { Condition } from "../../api/schema/metadata.ts";
 import { problemIn } from "../../api/state/problem.ts";
-import { sandboxState } from "../../api/state/sandbox.ts";
+import { pausedBy, sandboxState } from "../../api/state/sandbox.ts";
 import { isErrorCode } from "../../base/error-codes.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
@@ -37,20 +37,21 @@ const rules: Rule<SandboxFacts> = firstOf(
   degraded,
 );
 
-function paused({ sandbox: { metadata, spec, status } }: SandboxFacts): Found | undefined {
+function paused({ sandbox }: SandboxFacts): Found | undefined {
+  const { metadata, spec, status } = sandbox;
   if (status?.phase !== "Paused") return undefined;
   const since = findCondition(status.conditions, "SandboxPaused")?.lastTransitionTime;
   if (spec.paused !== true) {
     const retry = "The controllers start a Pod for it";
     return { state: "waiting", cause: "It is being resumed", since, retry };
   }
-  const { disruption } = status.ramet ?? {};
+  const by = pausedBy(sandbox);
   return {
     state: "healthy",
     cause:
-      disruption?.outcome === "Paused" && disruption.podUID === status.podInfo?.podUID
-        ? `It is paused with its state, because its Pod was ended (${disruption.cause})`
-        : "It is paused, as spec.paused requests",
+      by === undefined
+        ? "It is paused, as spec.paused requests"
+        : `It is paused with its state, because its Pod was ended (${by})`,
     since,
     action: `Resume it when you need it: ramet sandbox resume ${metadata.name} -n ${metadata.namespace}`,
   };

@@ -11,6 +11,7 @@ import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import type { Storage, StorageBytes } from "../../api/state/storage.ts";
+import { pausedBy } from "../../api/state/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { messageOf } from "../../kube/reported-state.ts";
 import { type Column, age, size } from "../output/render.ts";
@@ -196,11 +197,8 @@ function diskOf({ status }: Sandbox): string {
 
 /** A failed pause leaves its sandbox running, so only its condition reports it; and a pause that no user has requested. */
 function sandboxMessage(sandbox: Sandbox): string {
-  const { conditions, phase, podInfo, ramet } = sandbox.status ?? {};
-  const { outcome, podUID } = ramet?.disruption ?? {};
-  const pause = findCondition(conditions, "SandboxPaused");
-  const isOfDisruption = phase === "Paused" && outcome === "Paused" && podUID === podInfo?.podUID;
-  const isReported = pause?.reason === "CheckpointFailed" || isOfDisruption;
+  const pause = findCondition(sandbox.status?.conditions, "SandboxPaused");
+  const isReported = pause?.reason === "CheckpointFailed" || pausedBy(sandbox) !== undefined;
   return messageOf(sandbox) ?? (isReported ? (pause?.message ?? "") : "");
 }
 
