@@ -238,8 +238,10 @@ print(read("/opt/mark"), read("/opt/one"), read("/opt/two"), os.path.exists("/us
 
   it("is replaced if its gofer ended, and the restore succeeds", async () => {
     const { cell, waiting } = await warm("killed", "plain");
-    const gofers = await processesOf((line) => line.startsWith("runsc-gofer") && line.includes(cell.directory));
-    process.kill(gofers.at(-1)!, "SIGKILL");
+    const gofers = () => processesOf((line) => line.startsWith("runsc-gofer") && line.includes(cell.directory));
+    const killed = (await gofers()).at(-1)!;
+    process.kill(killed, "SIGKILL");
+    await expect.poll(gofers).not.toContain(killed);
     await restore(cell, "one", "there");
     expect(await python(cell, files)).toBe(expectedFiles.one);
     await expect.poll(() => sentries(cell)).not.toContain(waiting);
