@@ -3,6 +3,7 @@ import { type FileHandle, lstat, mkdir, open, readdir, readFile, rename, rm } fr
 import { basename, dirname, join } from "node:path";
 import { errnoOf, RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
+import { ifPresent, unless } from "../../store/directory/durable.ts";
 import type { HeldFiles, SharedEntry, SharedFiles } from "../../store/sessions.ts";
 import type { CellPaths, CellSetting } from "../setting/cell-setting.ts";
 
@@ -40,6 +41,7 @@ export function nodeCacheOf(
  */
 export class NodeCache implements SharedFiles {
   readonly #options: NodeCacheOptions;
+  /** Node.js closes what nothing refers to, which would end its lock. */
   readonly #held = new Set<FileHandle>();
   readonly #kept = new Map<string, HeldFiles>();
 
@@ -51,7 +53,7 @@ export class NodeCache implements SharedFiles {
     try {
       const bootId = (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim();
       const root = join(this.#options.paths.nodeCache, bootId);
-      await mkdir(root, { mode: 0o700 }).catch(unless("EEXIST"));
+      await unless(mkdir(root, { mode: 0o700 }), "EEXIST");
       const path = join(root, `${entry.name}-${entry.sizeBytes}`);
       return (await this.#find(path, entry)) ?? (await this.#make(path, entry));
     } catch (error) {
@@ -81,7 +83,7 @@ export class NodeCache implements SharedFiles {
       // It may have been removed before the lock.
       if ((await isAt(handle, path)) && (await isIntact(path))) {
         const now = new Date();
-        await handle.utimes(now, now).catch(unless("EROFS"));
+        await unless(handle.utimes(now, now), "EROFS");
         return { path, release };
       }
     } catch (error) {
@@ -105,7 +107,7 @@ export class NodeCache implements SharedFiles {
       if (!(await this.#discard(path)) || !(await this.#makeRoom(path, sizeBytes)))
         throw new RametError("StoreFull", "the entry does not fit beside those that sandboxes use");
       await fill(draft).catch(async (error: unknown) => {
-        const isHere = (await lstat(draft).catch(unless("ENOENT"))) !== undefined;
+        const isHere = (await ifPresent(lstat(draft))) !== undefined;
         await this.#removeTree(draft).catch(() => undefined);
         throw isHere && !isOfNode(error) ? new Unfilled("an entry was not filled", { cause: error }) : error;
       });
@@ -229,7 +231,7 @@ interface Stored {
 async function entriesIn(root: string): Promise<Stored[]> {
   const entries = (await readdir(root)).map(async (name): Promise<Stored[]> => {
     const [, entry, size] = /^([a-z]+-[0-9a-f]{64}-(\d+))(\.draft)?$/.exec(name) ?? [];
-    const found = entry === undefined ? undefined : await lstat(join(root, name)).catch(unless("ENOENT"));
+    const found = entry === undefined ? undefined : await ifPresent(lstat(join(root, name)));
     if (entry === undefined || found === undefined) return [];
     return [{ path: join(root, entry), sizeBytes: Number(size), usedAt: found.mtimeMs }];
   });
@@ -237,18 +239,11 @@ async function entriesIn(root: string): Promise<Stored[]> {
 }
 
 async function openDirectory(path: string): Promise<FileHandle | undefined> {
-  return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(unless("ENOENT"));
+  return ifPresent(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
 }
 
 /** Whether a path still leads to what is open. */
 async function isAt(handle: FileHandle, path: string): Promise<boolean> {
-  const [own, found] = await Promise.all([handle.stat(), lstat(path).catch(unless("ENOENT"))]);
+  const [own, found] = await Promise.all([handle.stat(), ifPresent(lstat(path))]);
   return own.ino === found?.ino && own.dev === found.dev;
-}
-
-function unless(errno: string): (error: unknown) => undefined {
-  return (error) => {
-    if (errnoOf(error) !== errno) throw error;
-    return undefined;
-  };
 }
