@@ -71,6 +71,12 @@ export function isPreparing(checkpoint: Pick<Checkpoint, "status">): boolean {
   return whyPending(checkpoint)?.reason === ("Preparing" satisfies PendingReason);
 }
 
+/** How far an unfinished one is, after its name. */
+export function captureProgress(checkpoint: Pick<Checkpoint, "status">): string {
+  const why = isPreparing(checkpoint) ? whyPending(checkpoint)?.message : undefined;
+  return why === undefined ? "is being taken" : `has not begun. ${why}`;
+}
+
 /** Whether its capture has begun. It then runs to its end, even if the Checkpoint is deleted. */
 export function hasBegun({ metadata, status }: Pick<Checkpoint, "metadata" | "status">): boolean {
   return metadata.annotations?.[annotations.podUid] !== undefined || status?.phase === "Creating";

@@ -20,7 +20,7 @@ import { CredentialValues } from "./credential-values.ts";
 import { gather } from "./gather.ts";
 import { Namespaces } from "./namespaces.ts";
 import { NewPods } from "./new-pods.ts";
-import { intendedEnd, planUnsaved } from "./plan-disruption.ts";
+import { intendedEnd, isUnderWay, planUnsaved } from "./plan-disruption.ts";
 import { planSandbox } from "./plan.ts";
 import { neverStarted } from "./plan-rollback.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
@@ -112,10 +112,8 @@ async function applyPlan(state: SandboxState, plan: SandboxPlan, dependencies: S
   for (const transition of plan.transitions ?? []) dependencies.events.record(state.sandbox, transition);
 }
 
-const unfinished: ReadonlySet<string> = new Set(["Migrating", "Pausing", "Withdrawn"]);
-
 function hasNewOutcome({ status }: Sandbox, { outcome }: { outcome: string }): boolean {
-  return outcome !== status?.ramet?.disruption?.outcome && !unfinished.has(outcome);
+  return outcome !== status?.ramet?.disruption?.outcome && outcome !== "Withdrawn" && !isUnderWay({ outcome });
 }
 
 /**

@@ -3,15 +3,15 @@ import type { RametSandboxStatus } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { checkpointState, isPreparing, whyPending } from "../../api/state/checkpoint.ts";
+import { captureProgress, checkpointState } from "../../api/state/checkpoint.ts";
 import { problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { disruptionCheckpointName } from "../cluster/pause-checkpoint.ts";
 import { cellRuns, disruptionCause, isDisrupted, isEnded } from "../cluster/pod-facts.ts";
-import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
-import { changed, type ConditionChange, ended, lost } from "./status.ts";
+import { contentsOfPause, type SandboxAction, type SandboxPlan, type SandboxState } from "./state.ts";
+import { changed, ended, lost, notPaused, paused } from "./status.ts";
 
 type Disruption = NonNullable<RametSandboxStatus["disruption"]>;
 
@@ -21,17 +21,22 @@ type Disruption = NonNullable<RametSandboxStatus["disruption"]>;
  * nothing is saved.
  */
 export function planDisruption(state: SandboxState): SandboxPlan | undefined {
-  const { pauseCheckpoint: checkpoint, stoppedBy } = state;
+  const { pauseCheckpoint: checkpoint, pod, stoppedBy } = state;
   const disruption = disruptionUnderWay(state);
   if (disruption === undefined || stoppedBy !== undefined) return undefined;
-  const is = checkpoint && checkpointState(checkpoint);
-  if (is === "succeeded") return captured(state, disruption);
-  if (is === "unfinished") return capturing(state, disruption);
-  const isOwn = checkpoint?.metadata.name === disruptionCheckpointName(state.sandbox);
-  if (checkpoint !== undefined && is === "failed" && isOwn) return notCaptured(state, disruption, checkpoint);
-  const { pod } = state;
+  const plan = checkpoint && planCapture(state, disruption, checkpoint);
+  if (plan !== undefined) return plan;
   // Without its capture, its end says more than the disruption.
   return pod === undefined || isEnded(pod) ? undefined : begin(state, disruption);
+}
+
+/** Undefined: the checkpoint is that of an earlier pause, or is being deleted. */
+function planCapture(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan | undefined {
+  const is = checkpointState(checkpoint);
+  if (is === "succeeded") return captured(state, disruption, checkpoint);
+  if (is === "unfinished") return capturing(state, disruption, checkpoint);
+  const isOwn = checkpoint.metadata.name === disruptionCheckpointName(state.sandbox);
+  return is === "failed" && isOwn ? notCaptured(state, disruption, checkpoint) : undefined;
 }
 
 /** The recorded disruption of the current Pod, or one that begins now. */
@@ -54,7 +59,7 @@ function begins(state: SandboxState, pod: Pod): boolean {
   return isCurrent && !isEnded(pod) && isDisrupted(pod) && isSaved(state, pod);
 }
 
-function isUnderWay({ outcome }: Disruption): boolean {
+export function isUnderWay({ outcome }: Pick<Disruption, "outcome">): boolean {
   return outcome === "Migrating" || outcome === "Pausing";
 }
 
@@ -68,13 +73,11 @@ function isSaved({ sandbox }: SandboxState, pod: Pod): boolean {
 function begin(state: SandboxState, disruption: Disruption): SandboxPlan {
   if (state.restoreInPlace?.state === "running")
     return { actions: [], status: held(state, disruption, "The capture waits for the rollback, which is being done") };
-  const { template, sandbox, pauseCheckpoint: earlier } = state;
-  const { contents } = "problem" in template ? { contents: sandbox.spec } : template;
-  const { persistentContents = [] } = contents;
+  const { sandbox, pauseCheckpoint: earlier } = state;
   const note = `The Pod is being ended (${disruption.cause}); the sandbox is captured to continue from there`;
   return {
     actions: [
-      { do: "createPauseCheckpoint", persistentContents, isOfDisruption: true },
+      { do: "createPauseCheckpoint", persistentContents: contentsOfPause(state), isOfDisruption: true },
       ...(earlier === undefined ? [] : [{ do: "deleteCheckpoint", checkpoint: earlier } as const]),
     ],
     status: held(state, disruption, "A checkpoint is being taken, because its Pod is being ended"),
@@ -84,42 +87,27 @@ function begin(state: SandboxState, disruption: Disruption): SandboxPlan {
   };
 }
 
-function capturing(state: SandboxState, disruption: Disruption): SandboxPlan {
-  const { pauseCheckpoint } = state;
-  const name = pauseCheckpoint?.metadata.name ?? "";
-  const why = pauseCheckpoint && isPreparing(pauseCheckpoint) ? whyPending(pauseCheckpoint)?.message : undefined;
-  const progress = why === undefined ? "is being taken" : `has not begun. ${why}`;
-  return {
-    actions: [],
-    status: held(state, disruption, `The checkpoint ${name} ${progress}, because the Pod is being ended`),
-  };
+function capturing(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
+  const message = `The checkpoint ${checkpoint.metadata.name} ${captureProgress(checkpoint)}, because the Pod is being ended`;
+  return { actions: [], status: held(state, disruption, message) };
 }
 
 /** The sandbox still responds. */
 function held(state: SandboxState, disruption: Disruption, message: string) {
-  const condition: ConditionChange = { type: "SandboxPaused", status: "False", reason: "CheckpointCreating", message };
-  const before = state.sandbox.status?.message ?? "";
-  return withDisruption(changed(state, "Running", { message: before, conditions: [condition] }), disruption);
+  return withDisruption(notPaused(state, { reason: "CheckpointCreating", message }), disruption);
 }
 
-function captured(state: SandboxState, disruption: Disruption): SandboxPlan {
-  const { sandbox, pauseCheckpoint } = state;
+function captured(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
+  const { sandbox } = state;
   // As for a pause of the user: the checkpoint is the only copy, so no timer deletes it.
   const isKept = disruption.outcome === "Pausing" || sandbox.spec.paused === true;
   const pause: SandboxAction[] =
     isKept && sandbox.spec.paused !== true ? [{ do: "setPaused", shutdownTime: null }] : [];
-  const kept = `The checkpoint ${pauseCheckpoint?.metadata.name ?? ""} has the sandbox's state`;
+  const kept = `The checkpoint ${checkpoint.metadata.name} has the sandbox's state`;
   const message = `Its Pod was ended (${disruption.cause})`;
-  const status = changed(state, "Paused", {
-    message: isKept
-      ? `${message}, and it stays paused until it is resumed`
-      : `${message}, and it continues in another Pod`,
-    conditions: [
-      { type: "SandboxPaused", status: "False", reason: "CheckpointSucceeded", message: `${message}. ${kept}` },
-      { type: "Ready", status: "False", reason: "SandboxNotReady", message },
-    ],
-    drop: ["SandboxResumed", "MemoryLoaded"],
-  });
+  const next = isKept ? "it stays paused until it is resumed" : "it continues in another Pod";
+  const pauseOf = { reason: "CheckpointSucceeded", message: `${message}. ${kept}` };
+  const status = paused(state, pauseOf, { message: `${message}, and ${next}`, ready: message });
   const outcome = isKept ? "Paused" : "Migrating";
   return { actions: pause, status: withDisruption(status, { ...disruption, outcome }) };
 }

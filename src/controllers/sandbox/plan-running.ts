@@ -7,12 +7,11 @@ import { problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import {
+  captureProgress,
   checkpointState,
   delaysPause,
   isCloneable,
-  isPreparing,
   isUnfinished,
-  whyPending,
 } from "../../api/state/checkpoint.ts";
 import {
   cellRuns,
@@ -24,17 +23,25 @@ import {
   unreadyMessage,
 } from "../cluster/pod-facts.ts";
 import { intendedEnd, planDisruption } from "./plan-disruption.ts";
-import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
 import {
+  type SandboxAction,
+  type SandboxPlan,
+  type SandboxState,
+  contentsOfPause,
+  isAdoptionPending,
+} from "./state.ts";
+import {
+  type ConditionChange,
   amended,
   changed,
-  type ConditionChange,
   ended,
   initialized,
   lost,
   memoryLoaded,
   memoryNotLoaded,
   notApplied,
+  notPaused,
+  paused,
 } from "./status.ts";
 
 /** Pauses a running sandbox on request, and otherwise reports the state of its Pod. */
@@ -183,9 +190,7 @@ function planPausing(state: SandboxState): SandboxPlan {
   if (pauseCheckpoint === undefined || is === "deleting") return planPauseStart(state);
   const { name } = pauseCheckpoint.metadata;
   if (is === "unfinished") {
-    const why = isPreparing(pauseCheckpoint) ? whyPending(pauseCheckpoint)?.message : undefined;
-    const progress = why === undefined ? "is being taken" : `has not begun. ${why}`;
-    return stillRunning(state, "CheckpointCreating", `The checkpoint ${name} ${progress}`);
+    return stillRunning(state, "CheckpointCreating", `The checkpoint ${name} ${captureProgress(pauseCheckpoint)}`);
   }
   if (is === "failed") {
     const why = pauseCheckpoint.status?.message ?? "no reason given";
@@ -194,41 +199,26 @@ function planPausing(state: SandboxState): SandboxPlan {
     const message = `${what}: ${why}. The pause is not repeated: set spec.paused to false, then to true, to try again`;
     return stillRunning(state, "CheckpointFailed", message, problem);
   }
-  return paused(state, "CheckpointSucceeded", `The checkpoint ${name} has the sandbox's state`);
+  return planPaused(state, "CheckpointSucceeded", `The checkpoint ${name} has the sandbox's state`);
 }
 
 function planPauseStart(state: SandboxState): SandboxPlan {
   const { template, otherCheckpoint, sandbox } = state;
   const resolved = "problem" in template ? undefined : template;
   const strategy = sandbox.spec.pauseStrategy?.type ?? resolved?.pauseStrategy?.type;
-  if (strategy === "Stop") return paused(state, "Pending", "The Pod is deleted; its memory and files are not kept");
+  if (strategy === "Stop") return planPaused(state, "Pending", "The Pod is deleted; its memory and files are not kept");
   if (otherCheckpoint !== undefined && delaysPause(otherCheckpoint)) {
     const message = `The pause waits for the checkpoint ${otherCheckpoint.metadata.name}, which is being taken`;
     return stillRunning(state, "Pending", message);
   }
-  const { persistentContents = [] } = resolved?.contents ?? sandbox.spec;
   const plan = stillRunning(state, "CheckpointCreating", "A checkpoint is being taken");
-  return { ...plan, actions: [{ do: "createPauseCheckpoint", persistentContents }] };
+  return { ...plan, actions: [{ do: "createPauseCheckpoint", persistentContents: contentsOfPause(state) }] };
 }
 
 function stillRunning(state: SandboxState, reason: string, message: string, problem?: Problem): SandboxPlan {
-  const { sandbox } = state;
-  const condition: ConditionChange = { type: "SandboxPaused", status: "False", reason, message, problem };
-  return {
-    actions: [],
-    status: changed(state, "Running", { message: sandbox.status?.message ?? "", conditions: [condition] }),
-  };
+  return { actions: [], status: notPaused(state, { reason, message, problem }) };
 }
 
-function paused(state: SandboxState, reason: string, message: string): SandboxPlan {
-  return {
-    actions: [],
-    status: changed(state, "Paused", {
-      conditions: [
-        { type: "SandboxPaused", status: "False", reason, message },
-        { type: "Ready", status: "False", reason: "SandboxNotReady", message: "The sandbox is paused" },
-      ],
-      drop: ["SandboxResumed", "MemoryLoaded"],
-    }),
-  };
+function planPaused(state: SandboxState, reason: string, message: string): SandboxPlan {
+  return { actions: [], status: paused(state, { reason, message }) };
 }

@@ -169,6 +169,12 @@ export interface SandboxPlan {
   requeueAfterMilliseconds?: number;
 }
 
+/** What a checkpoint of a pause contains. */
+export function contentsOfPause({ sandbox, template }: Pick<SandboxState, "sandbox" | "template">): readonly string[] {
+  const { persistentContents = [] } = "problem" in template ? sandbox.spec : template.contents;
+  return persistentContents;
+}
+
 /** Whether the guest's environment differs from the requested one. */
 export function isAdoptionPending(sandbox: Sandbox): boolean {
   return initRequestDigest(sandbox) !== sandbox.status?.ramet?.initRequest;

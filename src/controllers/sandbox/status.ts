@@ -70,6 +70,31 @@ function withLoss({ sandbox, pod, now }: SandboxState, status: SandboxStatus): S
   return { ...status, ramet: { ...status.ramet, disruption } };
 }
 
+/** For a running sandbox whose pause is under way or has failed. */
+export function notPaused(
+  state: SandboxState,
+  pause: Pick<ConditionChange, "reason" | "message" | "problem">,
+): SandboxStatus {
+  const message = state.sandbox.status?.message ?? "";
+  return changed(state, "Running", { message, conditions: [{ type: "SandboxPaused", status: "False", ...pause }] });
+}
+
+/** For a sandbox whose Pod is to go. @param why what others have done to it, if nobody has requested a pause */
+export function paused(
+  state: SandboxState,
+  pause: Pick<ConditionChange, "reason" | "message">,
+  why?: { message: string; ready: string },
+): SandboxStatus {
+  return changed(state, "Paused", {
+    ...defined({ message: why?.message }),
+    conditions: [
+      { type: "SandboxPaused", status: "False", ...pause },
+      { type: "Ready", status: "False", reason: "SandboxNotReady", message: why?.ready ?? "The sandbox is paused" },
+    ],
+    drop: ["SandboxResumed", "MemoryLoaded"],
+  });
+}
+
 /** For a Pod that has ended, successfully or not. */
 export function ended(state: SandboxState, pod: Pod): SandboxStatus {
   const phase = pod.status?.phase === "Succeeded" ? "Succeeded" : "Failed";
