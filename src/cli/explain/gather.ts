@@ -21,7 +21,8 @@ import { type Cause, type CommonFacts, NodeFacts, PodFacts, valueOf } from "./fa
 import { withIgnored, explainTemplate, explainKey } from "./other-kind-rules.ts";
 import { absent, type FactReader } from "./read.ts";
 import { explainSandbox } from "./sandbox-rules.ts";
-import { explainSet, explainClaim } from "./set-rules.ts";
+import { explainClaim } from "./claim-rules.ts";
+import { explainSet } from "./set-rules.ts";
 import { explainSnapshot } from "./snapshot-rules.ts";
 
 /** Reads what an object depends on, and explains the chain from the cause to the object. */
