@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"ramet.dev/native/guest/internal/identity"
 	"ramet.dev/native/guest/internal/process"
@@ -34,6 +35,8 @@ type config struct {
 	HookDir     string `json:"hookDir"`
 	StateDir    string `json:"stateDir"`
 	MarkDir     string `json:"markDir"`
+	// DiskTmp shows the root's /tmp in place of the one that gVisor keeps in memory.
+	DiskTmp bool `json:"diskTmp"`
 }
 
 func readConfig(arguments []string) (config, error) {
@@ -60,6 +63,7 @@ func readConfig(arguments []string) (config, error) {
 	flags.StringVar(&c.HookDir, "hook-dir", c.HookDir, "directory of programs to run when the sandbox is restored as a clone")
 	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "directory for identity and generation")
 	flags.StringVar(&c.MarkDir, "mark-dir", c.MarkDir, "directory for the variables of E2B")
+	flags.BoolVar(&c.DiskTmp, "disk-tmp", false, "remove the file system that gVisor mounts at an empty /tmp")
 	if err := flags.Parse(arguments); err != nil {
 		return c, err
 	}
@@ -134,4 +138,24 @@ func (c config) entrypoint(state *identity.State, user users.User) process.Spec 
 		Inherit: true,
 		Hidden:  true,
 	}
+}
+
+// showTmp unmounts the file system that gVisor mounts at an empty /tmp, which is in memory and bounded by nothing else. The /tmp
+// of the root is on disk with all other files. gVisor mounts none if the image has files there.
+func (c config) showTmp() error {
+	if !c.DiskTmp || os.Getpid() != 1 {
+		return nil
+	}
+	if err := syscall.Unmount("/tmp", 0); err != nil {
+		if errors.Is(err, syscall.EINVAL) {
+			return nil
+		}
+		return fmt.Errorf("unmounting gVisor's /tmp: %w", err)
+	}
+	const mode = 0o777 | os.ModeSticky
+	info, err := os.Stat("/tmp")
+	if err != nil || info.Mode() == os.ModeDir|mode {
+		return err
+	}
+	return os.Chmod("/tmp", mode)
 }

@@ -48,6 +48,9 @@ const (
 
 func run(config config) (int, error) {
 	adoptOrphans()
+	if err := config.showTmp(); err != nil {
+		return 1, err
+	}
 	if err := limitCommands(); err != nil {
 		return 1, err
 	}

@@ -81,8 +81,13 @@ function guestArguments(container: ContainerSpec): string[] {
   const { uid, gid } = container.user;
   // Without a working directory, commands start in their user's home directory.
   const cwd = container.workingDir === undefined ? [] : ["--cwd", container.workingDir];
-  const flags = [...cwd, "--uid", `${uid}`, "--gid", `${gid}`];
+  const flags = [...cwd, "--uid", `${uid}`, "--gid", `${gid}`, ...(hasOwnTmp(container) ? ["--disk-tmp"] : [])];
   return entrypoint.length === 0 ? [guestPathInside, ...flags] : [guestPathInside, ...flags, "--", ...entrypoint];
+}
+
+/** A read-only root has no writable /tmp to show, and a volume there stays. */
+function hasOwnTmp({ readOnlyRoot, mounts }: ContainerSpec): boolean {
+  return !readOnlyRoot && !mounts.some(({ target }) => target === "/tmp");
 }
 
 function environment(container: ContainerSpec): string[] {

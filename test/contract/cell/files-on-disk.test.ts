@@ -73,6 +73,33 @@ describe.runIf(own.memory !== undefined)("files of a sandbox with 256 MiB of mem
     }
   });
 
+  it("can also be in /tmp, and are in a clone of files alone", async () => {
+    const cell = await boot("tmp");
+    expect(await cells.output(cell, "stat -c %a /tmp; head -c 400M /dev/zero > /tmp/zeros; du -m /tmp/zeros")).toBe(
+      "1777\n400\t/tmp/zeros",
+    );
+    const contents: Contents = ["filesystem"];
+    const { manifestDigest } = await cells.checkpoint(cell, "tmp-files", { contents });
+    const clone = await cells.clone(
+      { name: "tmp-clone", container },
+      { checkpointId: "tmp-files", manifestDigest, contents },
+    );
+    onTestFinished(() => {
+      clone.process.kill("SIGTERM");
+    });
+    expect(await cells.output(clone, "stat -c '%a %s' /tmp /tmp/zeros | tail -n 1; stat -c %a /tmp")).toBe(
+      `644 ${400 * mebibyte}\n1777`,
+    );
+  });
+
+  it("can be in a /tmp in memory where the root is read-only", async () => {
+    const cell = await cells.boot({ name: "read-only", container: { ...container, readOnlyRoot: true } });
+    onTestFinished(() => {
+      cell.process.kill("SIGTERM");
+    });
+    expect(await cells.output(cell, "touch /file 2>/dev/null || echo a > /tmp/file; cat /tmp/file")).toBe("a");
+  });
+
   it("are refused with ENOSPC when the layer is full, and the sandbox keeps running", async () => {
     const cell = await boot("full");
     expect(
