@@ -3,8 +3,13 @@ import { withCellGuest } from "../../src/cli/cluster/guest-access.ts";
 import type { LocalCluster } from "./local-cluster.ts";
 
 /** Runs a shell command in a sandbox and returns its output. */
-export async function runInSandbox({ cluster }: LocalCluster, sandbox: Sandbox, script: string): Promise<string> {
-  const signal = AbortSignal.timeout(60_000);
+export async function runInSandbox(
+  { cluster }: LocalCluster,
+  sandbox: Sandbox,
+  script: string,
+  timeoutMilliseconds = 60_000,
+): Promise<string> {
+  const signal = AbortSignal.timeout(timeoutMilliseconds);
   return withCellGuest(cluster, sandbox, { signal }, async (guest) => {
     let text = "";
     for await (const event of guest.startProcess({ command: "sh", args: ["-c", script] }, signal)) {

@@ -13,7 +13,9 @@ import { clusterLevel } from "./cluster-level.ts";
 import { CleanUp } from "./clean-up.ts";
 import { CpuAccount } from "./cpu-account.ts";
 import { type FilesPoint, measureFiles } from "./files.ts";
-import { filesTable } from "./files-report.ts";
+import { capturedTable, filesTable, installsTable } from "./files-report.ts";
+import { type CapturedFiles, measureCapturedFiles } from "./captured-files.ts";
+import { type InstallTime, measureInstalls } from "./installs.ts";
 import { measureExplain, type ExplainPoint } from "./explain.ts";
 import { explainTable } from "./explain-report.ts";
 import type { Figure, LevelContext } from "./figure.ts";
@@ -202,6 +204,8 @@ interface ClusterCosts {
   volumes?: VolumeCosts;
   clientApi?: ClientApiCosts;
   files?: FilesPoint[];
+  capturedFiles?: CapturedFiles[];
+  installs?: InstallTime[];
 }
 
 /** The costs of an idle cluster, of single requests and of concurrent ones. Only the last have a baseline with bare `runsc`. */
@@ -249,6 +253,17 @@ async function clusterCosts(cluster: LocalCluster, context: LevelContext): Promi
       sizesMiB: n <= 5 ? [0, 64] : [0, 1_024, 4_096],
     });
     console.log(`\n${filesTable(costs.files)}`);
+  }
+  if (only.has("captured-files")) {
+    costs.capturedFiles = await measureCapturedFiles(cluster, {
+      n: Math.min(n, 10),
+      sizesMiB: n <= 5 ? [0, 64] : [0, 1_024],
+    });
+    console.log(`\n${capturedTable(costs.capturedFiles)}`);
+  }
+  if (only.has("installs")) {
+    costs.installs = await measureInstalls(cluster, n <= 5 ? 1 : Math.min(n, 5), signal);
+    console.log(`\n${installsTable(costs.installs)}`);
   }
   return costs;
 }

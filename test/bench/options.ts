@@ -24,6 +24,8 @@ export const figureNames = [
   "client-api",
   "volumes",
   "files",
+  "captured-files",
+  "installs",
 ] as const;
 
 export const usage = `npm run bench -- [options]
