@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
+import { join } from "node:path";
 import { RametError } from "../base/errors.ts";
 import { canceled, delay, type Clock } from "../base/clock.ts";
 import type { ClusterDirectory } from "./cluster-directory.ts";
@@ -71,7 +72,7 @@ function spawnSupervisor(
       detached: true,
       stdio: ["ignore", log, log],
       cwd: directory.path,
-      env,
+      env: { NODE_COMPILE_CACHE: join(directory.path, "compile-cache"), ...env },
     });
     child.on("error", () => undefined);
     child.unref();

@@ -160,7 +160,7 @@ export function startRamet(
     cwd: directory.path,
     logPath: directory.log(part),
     clock,
-    environment: inheritedEnvironment(directory),
+    environment: inheritedEnvironment(),
   });
 }
 
@@ -173,9 +173,8 @@ async function isReady(port: string): Promise<boolean> {
 }
 
 /** The variables of this process's environment that the parts need. */
-function inheritedEnvironment(directory: ClusterDirectory): Record<string, string> {
-  const { XDG_DATA_HOME, XDG_CACHE_HOME, TZ, TMPDIR } = process.env;
-  const NODE_COMPILE_CACHE = join(directory.path, "compile-cache");
+function inheritedEnvironment(): Record<string, string> {
+  const { XDG_DATA_HOME, XDG_CACHE_HOME, TZ, TMPDIR, NODE_COMPILE_CACHE } = process.env;
   return defined({ XDG_DATA_HOME, XDG_CACHE_HOME, TZ, TMPDIR, NODE_COMPILE_CACHE });
 }
 
