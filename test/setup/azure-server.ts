@@ -13,6 +13,7 @@ import type { ObjectServer } from "./object-server.ts";
 
 const account = "checkpoints";
 const key = Buffer.from("a-secret-of-the-test-server").toString("base64");
+const credential = new StorageSharedKeyCredential(account, key);
 
 /** An emulator of Azure Blob, with one account. */
 export interface AzureServer extends ObjectServer {
@@ -33,7 +34,8 @@ export async function startAzureServer(tls?: KeyPair): Promise<AzureServer> {
   const start = (): Promise<Child> => startOnce({ program, dir, port, tls });
   // Azurite writes its list of blobs every few seconds and when it stops, so a SIGKILL would lose blobs.
   const server = await startRestartable(dir, start, (child) => child.stop());
-  const proxy = await startAzureProxy(`${tls === undefined ? "http" : "https"}://127.0.0.1:${port}`, tls);
+  const target = `${tls === undefined ? "http" : "https"}://127.0.0.1:${port}`;
+  const proxy = await startAzureProxy(tls === undefined ? { target, credential } : { target, tls });
   const { endpoint } = proxy;
   let made = 0;
   return {
@@ -41,10 +43,7 @@ export async function startAzureServer(tls?: KeyPair): Promise<AzureServer> {
     environment: { AZURE_STORAGE_KEY: key },
     makePlace: async (by = endpoint) => {
       const container = `container-${++made}`;
-      await new ContainerClient(
-        `${endpoint}/${account}/${container}`,
-        new StorageSharedKeyCredential(account, key),
-      ).create();
+      await new ContainerClient(`${endpoint}/${account}/${container}`, credential).create();
       return { driver: "azure", account, container, endpoint: `${by}/${account}` };
     },
     ...server,
