@@ -3,6 +3,8 @@
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import * as nodeModule from "node:module";
+import { homedir } from "node:os";
+import { isAbsolute, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { requireNode } from "./require-node.mjs";
 
@@ -15,8 +17,14 @@ if (problem !== undefined && existsSync(ownNode)) runWithOwnNode();
 else if (problem !== undefined) fail(problem);
 else if (!existsSync(program)) fail("Cannot start ramet: it is not built; run: npm run build");
 else {
-  nodeModule.enableCompileCache();
+  nodeModule.enableCompileCache(compileCache());
   import(program.href);
+}
+
+/** Below the user's own cache: Node's default is a directory of /tmp, which another user of the machine could have made. */
+function compileCache() {
+  const { XDG_CACHE_HOME: cache = "" } = process.env;
+  return join(isAbsolute(cache) ? cache : join(homedir(), ".cache"), "ramet", "compile-cache");
 }
 
 function nodeProblem() {
