@@ -1,6 +1,8 @@
 // The direction of imports between the directories of src, as in docs/architecture.md.
 const allowed = {
   base: [],
+  // The client for users runs everywhere, and knows nothing of the server.
+  client: [],
   api: ["base"],
   kube: ["base", "api"],
   store: ["base", "api"],
@@ -31,7 +33,7 @@ const controllerRules = ["", ...controllers].map((name) => ({
   from: { path: `^src/controllers/${name || `(${subjects.join("|")})`}/` },
   to: { path: "^src/controllers/", pathNot: [name, ...subjects].filter(Boolean).map((d) => `^src/controllers/${d}/`) },
 }));
-const dialects = ["agenttier", "e2b", "mcp"];
+const dialects = ["agenttier", "e2b", "mcp", "native"];
 const dialectRules = dialects.map((name) => ({
   name: `dialect-${name}-imports`,
   severity: "error",

@@ -61,6 +61,15 @@ const programs = [
     metafile: true,
   },
   { entryPoints: ["src/index.ts"], outfile: "dist/index.js", packages: "external", banner: { js: nodeCheck } },
+  // For every environment with fetch: nothing of Node.
+  {
+    entryPoints: ["src/client/index.ts"],
+    outfile: "dist/client.js",
+    platform: "neutral",
+    target: "es2022",
+    minify: true,
+    sourcemap: false,
+  },
   // CommonJS, so that CommonJS and ES module programs load the same file: docs/decisions/0007.
   {
     entryPoints: [

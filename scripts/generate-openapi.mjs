@@ -2,8 +2,13 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { agentTierDocument } from "../src/client-api/dialects/agenttier/routes.ts";
 import { e2bDocument } from "../src/client-api/dialects/e2b/routes.ts";
+import { nativeDocument } from "../src/client-api/dialects/native/routes.ts";
 
-const documents = { "agenttier-openapi.json": agentTierDocument(), "e2b-openapi.json": e2bDocument() };
+const documents = {
+  "agenttier-openapi.json": agentTierDocument(),
+  "e2b-openapi.json": e2bDocument(),
+  "native-openapi.json": nativeDocument(),
+};
 
 for (const [name, document] of Object.entries(documents)) {
   const path = new URL(`../docs/reference/${name}`, import.meta.url);

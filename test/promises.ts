@@ -76,6 +76,7 @@ export const walks: Record<string, readonly string[]> = {
   "beside other controllers": ["test/cluster/beside.test.ts"],
   "client E2B": ["test/clients/e2b-js.test.ts", "test/clients/e2b-python.test.ts"],
   "client AgentTier": ["test/clients/agenttier-cli.test.ts", "test/clients/agenttier-python.test.ts"],
+  "client ramet/client": ["test/clients/native.test.ts"],
   "client MCP": ["test/clients/mcp.test.ts"],
   "program of a user": ["test/program/local-program.test.ts"],
   "program with an installation": ["test/program/install.test.ts", "test/program/stack.test.ts"],

@@ -76,3 +76,15 @@ export function bytesToQuantity(bytes: number): string {
   }
   return `${value}${suffixes[index] ?? ""}`;
 }
+
+/** A size for people: `1.5GiB`. */
+export function readableBytes(bytes: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let value = bytes;
+  let unit = 0;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit++;
+  }
+  return `${unit === 0 || value >= 100 ? Math.round(value) : Number(value.toFixed(1))}${units[unit] ?? ""}`;
+}

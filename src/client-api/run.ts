@@ -10,6 +10,7 @@ import type { Liveness } from "../kube/liveness.ts";
 import { guestSecretReader } from "../kube/system-reader.ts";
 import { agentTierDialect } from "./dialects/agenttier/routes.ts";
 import { e2bDialect } from "./dialects/e2b/routes.ts";
+import { nativeDialect } from "./dialects/native/routes.ts";
 import { Callers } from "./keys/callers.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "./metrics.ts";
 import { serveClientApi, type Dialect, type ServerOptions } from "./server.ts";
@@ -59,8 +60,10 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
     await withService({ client, ...watching, ...following }, async (service) => {
       const guests = new Guests(client, guestSecretReader(client, "the client API"), options.gateway);
       const shared = { service, callers, guests, maxLifeSeconds };
+      const withSecrets = { ...shared, secrets: new ClientSecrets(client), domain: options.domain };
       const dialects = [
-        e2bDialect({ ...shared, secrets: new ClientSecrets(client), domain: options.domain }),
+        e2bDialect(withSecrets),
+        nativeDialect(withSecrets),
         agentTierDialect(shared),
         gatewayRoutes(new AutoResumes(service, maxLifeSeconds), guests, clock),
       ];

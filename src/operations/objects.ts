@@ -68,3 +68,17 @@ export function objectOf<T>(settled: Settled<T>): T {
   if ("failure" in settled) throw settled.failure;
   return settled.object;
 }
+
+/** The same objects, whose states are reported while an operation follows them. */
+export function observed<T extends KubeObject>(watched: Watched<T>, report: (object: T) => void): Watched<T> {
+  return {
+    follow: (written, following) =>
+      watched.follow(written, {
+        ...following,
+        until: (object, waited) => {
+          if (object !== undefined) report(object);
+          return following.until(object, waited);
+        },
+      }),
+  };
+}

@@ -12,14 +12,15 @@ import type { Objects, Settled, Wait, Watched } from "./objects.ts";
  * Requests that a checkpoint is restored in a sandbox, in place.
  * @param to the id of a checkpoint or a named snapshot
  * @param others further annotations of the request
+ * @param requestId a repeat of the same request is the same rollback. Default: a new one
  */
 export function requestRollback(
   { sandboxes }: Pick<Objects, "sandboxes">,
   sandbox: Sandbox,
-  { to, others = {} }: { to: string; others?: Record<string, string> },
+  { to, others = {}, requestId = randomUUID() }: { to: string; others?: Record<string, string>; requestId?: string },
   signal: AbortSignal,
 ): Promise<Sandbox> {
-  const request = { ...others, [annotations.rollbackTo]: to, [annotations.rollbackRequest]: randomUUID() };
+  const request = { ...others, [annotations.rollbackTo]: to, [annotations.rollbackRequest]: requestId };
   return sandboxes.patch(sandbox, { metadata: { annotations: request } }, signal);
 }
 

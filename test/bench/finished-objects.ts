@@ -5,7 +5,7 @@ import { apiVersion } from "../../src/api/schema/kind.ts";
 import { annotations, finalizers, labels } from "../../src/api/names/labels.ts";
 import { PodTemplateSpec } from "../../src/api/schema/pod-template.ts";
 import type { SandboxStatus } from "../../src/api/kinds/sandbox.ts";
-import { checkpointIdOf } from "../../src/controllers/cluster/pause-checkpoint.ts";
+import { checkpointIdOf } from "../../src/api/state/checkpoint.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeObject } from "../../src/kube/object.ts";

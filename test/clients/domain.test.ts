@@ -35,6 +35,10 @@ describe("ramet local env", () => {
     expect(Object.keys(first)).toEqual([
       "E2B_API_KEY",
       "E2B_DOMAIN",
+      "RAMET_API_KEY",
+      "RAMET_API_URL",
+      "RAMET_SANDBOX_URL",
+      "RAMET_DOMAIN",
       "AGENTTIER_API_KEY",
       "AGENTTIER_API_URL",
       "NODE_EXTRA_CA_CERTS",
@@ -52,7 +56,7 @@ describe("ramet local env", () => {
     await run(program, [main, "key", "revoke", "ramet-local-env", "--kubeconfig", kubeconfig]);
     const after = await variables();
     expect(after["E2B_API_KEY"]).not.toBe(before["E2B_API_KEY"]);
-    const keys = { E2B_API_KEY: "", AGENTTIER_API_KEY: "" };
+    const keys = { E2B_API_KEY: "", AGENTTIER_API_KEY: "", RAMET_API_KEY: "" };
     expect({ ...after, ...keys }).toEqual({ ...before, ...keys });
   });
 

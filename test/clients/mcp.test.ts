@@ -75,16 +75,19 @@ describe.each([
   it("offers its tools, with a description of each", async () => {
     const { tools } = await client.listTools();
     expect(tools.map(({ name }) => name).sort()).toEqual([
+      "checkpoint",
       "create_sandbox",
       "create_snapshot",
-      "fork_sandbox",
+      "diff",
+      "fork",
       "kill_sandbox",
       "list_files",
       "list_sandboxes",
       "list_snapshots",
       "read_file",
-      "rollback_sandbox",
+      "restore",
       "run_command",
+      "wait",
       "write_file",
     ]);
     for (const { description, inputSchema } of tools) {
@@ -132,13 +135,13 @@ describe.each([
     await run("sleep 1000 & echo $! > /pid; echo 1 > /state");
     const { json } = await call(client, "create_snapshot", { sandbox });
     await run("echo 2 > /state; kill $(cat /pid)");
-    const forks = await call(client, "fork_sandbox", { sandbox, count: 2 });
+    const forks = await call(client, "fork", { sandbox, count: 2 });
     expect(forks.json["clones"]).toHaveLength(2);
     for (const { name } of forks.json["clones"] as { name: string }[]) {
       expect(await run("cat /state", name)).toBe("2\n");
       await call(client, "kill_sandbox", { sandbox: name });
     }
-    const back = await call(client, "rollback_sandbox", { sandbox, snapshot: json["snapshot"] });
+    const back = await call(client, "restore", { sandbox, snapshot: json["snapshot"] });
     expect(back.isError, back.text).toBe(false);
     expect(await run("cat /state; kill -0 $(cat /pid) && echo alive")).toBe("1\nalive\n");
     const clone = await create(client, json["snapshot"] as string);
@@ -225,7 +228,7 @@ describe("over HTTP only", () => {
     expect((await call(limited, "create_sandbox", { source: "python" })).json["error"]).toMatchObject({
       code: "QuotaExceeded",
     });
-    const fork = await call(limited, "fork_sandbox", { sandbox });
+    const fork = await call(limited, "fork", { sandbox });
     expect(fork.json["error"]).toMatchObject({ code: "QuotaExceeded" });
     await call(limited, "kill_sandbox", { sandbox });
     await limited.close();
@@ -252,7 +255,7 @@ describe("over HTTP only", () => {
     for (const text of [sandbox, id, `${world.namespace}--${sandbox}`]) {
       for (const [tool, args] of [
         ["run_command", { command: "true" }],
-        ["fork_sandbox", {}],
+        ["fork", {}],
         ["create_snapshot", {}],
         ["kill_sandbox", {}],
       ] as const) {

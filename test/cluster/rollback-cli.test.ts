@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import { checkpointIdOf } from "../../src/controllers/cluster/pause-checkpoint.ts";
+import { checkpointIdOf } from "../../src/api/state/checkpoint.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { counterPort } from "../setup/counter.ts";
 import { count, counterTemplate, slowTemplate } from "./counter.ts";

@@ -16,6 +16,7 @@ import { cellServer } from "../../src/cell/server/server.ts";
 import { tokenVerifier } from "../../src/cell/server/token-verifier.ts";
 import { agentTierDialect, agentTierRoutes } from "../../src/client-api/dialects/agenttier/routes.ts";
 import { e2bDialect, e2bRoutes } from "../../src/client-api/dialects/e2b/routes.ts";
+import { nativeDialect, nativePrefix, nativeRoutes } from "../../src/client-api/dialects/native/routes.ts";
 import { mcpHttpDialect } from "../../src/client-api/dialects/mcp/http-dialect.ts";
 import type { Callers } from "../../src/client-api/keys/callers.ts";
 import { clientApiMetrics } from "../../src/client-api/metrics.ts";
@@ -119,7 +120,7 @@ async function openClientApi(): Promise<number> {
   const server = await serveClientApi({
     port: 0,
     address: "127.0.0.1",
-    dialects: [e2bDialect(parts), agentTierDialect(parts), mcpHttpDialect(mcp)],
+    dialects: [e2bDialect(parts), agentTierDialect(parts), nativeDialect(parts), mcpHttpDialect(mcp)],
     metrics: clientApiMetrics(),
     clock: systemClock,
     log: serverLog,
@@ -140,6 +141,7 @@ const guarded = ({ needs }: { needs: unknown }): boolean => needs !== "public";
 const clientApiRoutes: Route[] = [
   ...e2bRoutes.filter(guarded),
   ...agentTierRoutes.filter(guarded).map(({ method, path }) => ({ method, path: `/api/v1${path}` })),
+  ...nativeRoutes.filter(guarded).map(({ method, path }) => ({ method, path: `${nativePrefix}${path}` })),
   ...["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].flatMap((method) =>
     ["", "/a/b"].map((rest) => ({ method, path: `/api/v1/sandboxes/x/preview/80${rest}` })),
   ),

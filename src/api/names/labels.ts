@@ -18,6 +18,8 @@ export const annotations = {
   sandboxId: "agents.kruise.io/sandbox-id",
   /** On a Checkpoint, `"true"`: it waits while another one of its sandbox is captured. Without it, it fails then. */
   waitsTurn: "ramet.dev/waits-turn",
+  /** On a Checkpoint that a client of the client API requested: the name that the client gave it, and the request's `lock`. */
+  clientName: "ramet.dev/client-name",
   /** On a Checkpoint of files, `"true"`: they are captured as a layer, which the sandboxes of a node share. */
   asLayer: "ramet.dev/as-layer",
   /** On a Checkpoint of one volume: the name and the class of its VolumeSnapshot, as JSON (volume-snapshot-request.ts). */

@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import type { Checkpoint } from "../kinds/checkpoint.ts";
 import { annotations, labels } from "../names/labels.ts";
 import type { Condition } from "../schema/metadata.ts";
@@ -95,6 +96,19 @@ export function waitsTurn({ metadata }: Pick<Checkpoint, "metadata">): boolean {
 /** Whether a pause of its sandbox waits for it. A waiting one is captured after the pause, or there would be no limit. */
 export function delaysPause(checkpoint: Checkpoint): boolean {
   return isOrWillBeCaptured(checkpoint) && (hasBegun(checkpoint) || !waitsTurn(checkpoint));
+}
+
+/**
+ * The id of a Checkpoint's data: its name, truncated if necessary, and a part of its UID's digest. Deterministic, so a repeat
+ * after a crash finds the data of the first attempt. A later Checkpoint of the same name has another id.
+ */
+export function checkpointIdOf({ name, uid }: { name: string; uid: string }): string {
+  const readable = name
+    .replace(/[^a-z0-9-]/g, "-")
+    .slice(0, 50)
+    .replace(/^-+|-+$/g, "");
+  const digest = hash("sha256", uid).slice(0, 12);
+  return readable === "" ? `c-${digest}` : `${readable}-${digest}`;
 }
 
 /**

@@ -1,4 +1,5 @@
 import { stringify } from "yaml";
+import { readableBytes } from "../../base/quantity.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { visible } from "../../base/visible.ts";
 
@@ -90,15 +91,7 @@ export function age(since: string | undefined, now: Date): string {
 
 /** A readable number of bytes: `512B`, `4.2MiB`, `1.5GiB`. */
 export function size(bytes: number | undefined): string {
-  if (bytes === undefined) return "";
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let value = bytes;
-  let unit = 0;
-  while (value >= 1024 && unit < units.length - 1) {
-    value /= 1024;
-    unit++;
-  }
-  return `${unit === 0 || value >= 100 ? Math.round(value) : Number(value.toFixed(1))}${units[unit] ?? ""}`;
+  return bytes === undefined ? "" : readableBytes(bytes);
 }
 
 interface Listed {

@@ -2,7 +2,7 @@ import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import type { Programs } from "../../api/schema/metadata.ts";
-import { checkpointIdOf } from "../../controllers/cluster/pause-checkpoint.ts";
+import { checkpointIdOf } from "../../api/state/checkpoint.ts";
 import { owningProject } from "../../kube/other-controllers.ts";
 import { inherited } from "../../operations/fork.ts";
 import { requestRollback, untilRolledBack } from "../../operations/roll-back.ts";

@@ -1,7 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import * as z from "zod";
 import { defined } from "../../base/defined.ts";
+import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
+import { statusOf } from "../../base/http.ts";
 import type { Callers } from "../keys/callers.ts";
 import { callerOf, withKey, untilClosed } from "./admission.ts";
 import type { Route } from "./route.ts";
@@ -77,6 +79,36 @@ export function unreadableStatus(thrown: unknown): number | undefined {
   const { statusCode } = thrown as { statusCode?: unknown };
   return typeof statusCode === "number" && statusCode >= 400 && statusCode < 500 ? statusCode : undefined;
 }
+
+/** The status of the answer to a failed request. One that the server could not read keeps its status. */
+export function errorStatus(thrown: unknown, { code }: Pick<RametError, "code">): number {
+  return unreadableStatus(thrown) ?? statuses[code] ?? statusOf(code);
+}
+
+/** The statuses of errors for clients, where they differ from those of other HTTP servers of Ramet. */
+const statuses: Partial<Record<ErrorCode, number>> = {
+  AlreadyExists: 409,
+  BackendMissing: 503,
+  Canceled: 499,
+  CaptureRefused: 409,
+  CheckpointNotReady: 409,
+  CpuFeaturesMissing: 503,
+  EngineMissing: 503,
+  GuestUnreachable: 503,
+  KeyUnavailable: 503,
+  NotSupported: 501,
+  OutOfRange: 413,
+  QuotaExceeded: 403,
+  SandboxUnreachable: 502,
+  StoreFull: 503,
+  StoreReadOnly: 503,
+  StoreUnavailable: 503,
+  TemplateMismatch: 400,
+  TooManyRequests: 429,
+  VolumeNotShareable: 409,
+  VolumesFull: 503,
+  VolumesNotCaptured: 409,
+};
 
 /** The error of a request that was rejected. @param invalid begins the message about a request that its schema rejects */
 export function requestError(thrown: unknown, invalid: string): RametError {

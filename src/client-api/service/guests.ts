@@ -1,12 +1,19 @@
 import type { IncomingMessage } from "node:http";
 import * as z from "zod";
+import type { KeyValue } from "../../api/keys/api-key-rules.ts";
+import { keyValueId } from "../../api/keys/api-key-text.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { gatewayAddress, systemNamespace } from "../../api/names/system-names.ts";
 import { guestClientPort } from "../../api/wire/cell-api.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
-import { serverAccessToken, trafficAccessToken } from "../../cell/client/cell-token.ts";
+import {
+  clientAccessToken,
+  type ClientTokenUse,
+  serverAccessToken,
+  trafficAccessToken,
+} from "../../cell/client/cell-token.ts";
 import { type GatewayCredentials, gatewayPort, type Transport } from "../../cell/client/gateway-guest.ts";
 import { GuestClient } from "../../cell/client/guest-client.ts";
 import { callGuest, type GuestCall } from "../../cell/client/guest-http.ts";
@@ -32,6 +39,14 @@ export class Guests {
   async guest({ metadata: { uid } }: Sandbox, user: string): Promise<GuestClient> {
     const accessToken = serverAccessToken(await this.secret(), uid);
     return new GuestClient({ ...(await this.#transport(uid, guestClientPort)), accessToken, user });
+  }
+
+  /** The tokens of a client, which its key ends: one opens the API of the guest, the other one ports that are not public. */
+  async clientTokens({ metadata }: Sandbox, value: KeyValue): Promise<Record<ClientTokenUse, string>> {
+    const secret = await this.secret();
+    const at = { sandboxUid: metadata.uid, valueId: keyValueId(value) };
+    const tokenFor = (use: ClientTokenUse) => clientAccessToken(secret, { ...at, use });
+    return { enter: tokenFor("enter"), traffic: tokenFor("traffic") };
   }
 
   /**

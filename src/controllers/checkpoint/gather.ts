@@ -1,4 +1,4 @@
-import { isCloneable, isPauseCheckpoint, isUnfinished, earlierOf } from "../../api/state/checkpoint.ts";
+import { checkpointIdOf, isCloneable, isPauseCheckpoint, isUnfinished, earlierOf } from "../../api/state/checkpoint.ts";
 import { isStartRefused, sandboxState } from "../../api/state/sandbox.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import {
@@ -19,7 +19,6 @@ import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import {
   capturedPodUid,
-  checkpointIdOf,
   dataIdOf,
   disruptionCheckpointName,
   pauseCheckpointOf,

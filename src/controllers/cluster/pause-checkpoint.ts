@@ -3,7 +3,7 @@ import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
-import { checkpointState, isPauseCheckpoint, storedIdOf } from "../../api/state/checkpoint.ts";
+import { checkpointIdOf, checkpointState, isPauseCheckpoint, storedIdOf } from "../../api/state/checkpoint.ts";
 import type { CheckpointName } from "../../backends/backend.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { defined } from "../../base/defined.ts";
@@ -50,19 +50,6 @@ export function heldFrom({ metadata }: Checkpoint): string | undefined {
 }
 
 const both: ("memory" | "filesystem")[] = ["memory", "filesystem"];
-
-/**
- * The id of a Checkpoint's data: its name, truncated if necessary, and a part of its UID's digest. Deterministic, so a repeat
- * after a crash finds the data of the first attempt. A later Checkpoint of the same name has another id.
- */
-export function checkpointIdOf({ name, uid }: { name: string; uid: string }): string {
-  const readable = name
-    .replace(/[^a-z0-9-]/g, "-")
-    .slice(0, 50)
-    .replace(/^-+|-+$/g, "");
-  const digest = hash("sha256", uid).slice(0, 12);
-  return readable === "" ? `c-${digest}` : `${readable}-${digest}`;
-}
 
 /** The id under which a checkpoint's data is stored: its own, or that of the checkpoint whose data it shares. */
 export function dataIdOf(checkpoint: Checkpoint): string {

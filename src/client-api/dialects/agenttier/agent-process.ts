@@ -3,7 +3,7 @@ import { RametError } from "../../../base/errors.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import type { GuestInput } from "../../../cell/client/guest-input.ts";
 import type { ProcessEvent } from "../../../cell/client/guest-wire.ts";
-import type { Sent } from "./sse.ts";
+import type { Sent } from "../../routes/sse.ts";
 
 export interface AgentProcess {
   /** The program and its arguments. */

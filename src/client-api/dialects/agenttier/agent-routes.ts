@@ -10,7 +10,7 @@ import { AgentInput, runAgent } from "./agent-process.ts";
 import { type AgentTierRoute, guestFor, route, sandboxOf } from "./call.ts";
 import { agentConfigOf, configure } from "./configure.ts";
 import { Cancel, Configure, Invoke } from "./schemas.ts";
-import { type Sent, sendEvents } from "./sse.ts";
+import { type Sent, sendEvents } from "../../routes/sse.ts";
 
 /** Larger files of an agent are uploaded before. */
 const configureBytes = 4 * 1024 * 1024;

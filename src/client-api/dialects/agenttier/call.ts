@@ -1,12 +1,10 @@
 import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
-import type { ErrorCode } from "../../../base/error-codes.ts";
 import { RametError } from "../../../base/errors.ts";
-import { statusOf } from "../../../base/http.ts";
 import { type GuestClient, containerUser } from "../../../cell/client/guest-client.ts";
 import type { Callers } from "../../keys/callers.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";
-import { messageWithHint, requestError, unreadableStatus } from "../../routes/serve-routes.ts";
+import { errorStatus, messageWithHint, requestError } from "../../routes/serve-routes.ts";
 import { findSandboxByName } from "../../service/find-sandbox.ts";
 import type { Guests } from "../../service/guests.ts";
 import { servingStates, verifiedState } from "../../service/lifecycle.ts";
@@ -55,36 +53,11 @@ export const ErrorBody = z
   })
   .meta({ id: "Error" });
 
-/** The statuses that AgentTier's clients expect, where they differ from those of other HTTP servers of Ramet. */
-const statuses: Partial<Record<ErrorCode, number>> = {
-  AlreadyExists: 409,
-  BackendMissing: 503,
-  Canceled: 499,
-  CaptureRefused: 409,
-  CheckpointNotReady: 409,
-  CpuFeaturesMissing: 503,
-  EngineMissing: 503,
-  GuestUnreachable: 503,
-  KeyUnavailable: 503,
-  NotSupported: 501,
-  OutOfRange: 413,
-  QuotaExceeded: 403,
-  SandboxUnreachable: 502,
-  StoreFull: 503,
-  StoreReadOnly: 503,
-  StoreUnavailable: 503,
-  TemplateMismatch: 400,
-  TooManyRequests: 429,
-  VolumeNotShareable: 409,
-  VolumesFull: 503,
-  VolumesNotCaptured: 409,
-};
-
 /** The answer to a failed request. One that the server could not read keeps its status. */
 export function errorAnswer(thrown: unknown): { status: number; body: z.infer<typeof ErrorBody> } {
   const error = requestError(thrown, "invalid request");
   const message = messageWithHint(error);
-  const status = unreadableStatus(thrown) ?? statuses[error.code] ?? statusOf(error.code);
+  const status = errorStatus(thrown, error);
   if (error.code !== "QuotaExceeded") return { status, body: { error: message } };
   return { status, body: { error: "policy_violation", violations: [{ code: "quota_exceeded", message }] } };
 }

@@ -6,7 +6,7 @@ import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import type { ServiceParts } from "../../service/parts.ts";
 import { type Ended, runAgent } from "./agent-process.ts";
 import type { Configure } from "./schemas.ts";
-import type { Sent } from "./sse.ts";
+import type { Sent } from "../../routes/sse.ts";
 import { annotations, jsonAnnotation } from "../../../api/names/labels.ts";
 
 /** As in AgentTier. */

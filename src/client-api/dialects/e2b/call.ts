@@ -1,7 +1,5 @@
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
-import { keyValueId } from "../../../api/keys/api-key-text.ts";
 import { envdVersion } from "../../../cell/client/guest-wire.ts";
-import { clientAccessToken, type ClientTokenUse } from "../../../cell/client/cell-token.ts";
 import type { Caller, Callers } from "../../keys/callers.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";
 import type { ClientSecrets } from "../../service/client-secrets.ts";
@@ -39,16 +37,14 @@ export function sandboxOf(
 
 /** Returns how the caller reaches a sandbox, with tokens that its key ends. */
 export async function accessTo({ guests, domain }: E2b, sandbox: Sandbox, caller: Caller): Promise<SandboxAccess> {
-  const secret = await guests.secret();
-  const at = { sandboxUid: sandbox.metadata.uid, valueId: keyValueId(caller) };
-  const tokenFor = (use: ClientTokenUse) => clientAccessToken(secret, { ...at, use });
+  const { enter, traffic } = await guests.clientTokens(sandbox, caller);
   return {
     templateID: templateIdOf(sandbox),
     sandboxID: sandboxIdOf(sandbox),
     clientID: clientId,
     envdVersion,
-    envdAccessToken: tokenFor("enter"),
-    trafficAccessToken: tokenFor("traffic"),
+    envdAccessToken: enter,
+    trafficAccessToken: traffic,
     domain: domain ?? null,
   };
 }

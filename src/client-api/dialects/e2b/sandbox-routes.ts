@@ -22,7 +22,7 @@ import {
 import { ForkResult, ListedSandbox, SandboxAccess, SandboxDetail, errorAnswer } from "./answers.ts";
 import { accessTo, type Call, type E2b, type E2bRoute, route, sandboxOf } from "./call.ts";
 import { pageFor } from "./cursor.ts";
-import { metadataAnnotation, metadataFilter } from "./metadata.ts";
+import { metadataAnnotation, metadataFilter } from "../../service/client-metadata.ts";
 import { clientTokens, networkView, noNetwork, requestedNetwork, trafficAnnotations } from "./network.ts";
 import { lifecycleOf, listedSandbox, startedAt, templateIdOf } from "./sandbox-view.ts";
 import { Connect, Fork, ListSandboxes, NetworkUpdate, NewSandbox, Pause, Refresh, Resume, Timeout } from "./schemas.ts";

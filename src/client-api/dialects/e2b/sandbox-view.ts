@@ -10,7 +10,7 @@ import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { endOf, onTimeoutOf } from "../../service/lifecycle.ts";
 import type { KnownObjects } from "../../service/parts.ts";
 import type { ListedSandbox } from "./answers.ts";
-import { metadataOf } from "./metadata.ts";
+import { metadataOf } from "../../service/client-metadata.ts";
 
 /** A constant in E2B too. */
 export const clientId = "ramet";

@@ -22,5 +22,5 @@ export function mcpServer({ version, ...parts }: McpOptions): McpServer {
 }
 
 const instructions = `Sandboxes are isolated Linux environments. Create one from a template (a local cluster has "python"), run
-commands in it, and read and write its files. Take a snapshot before a step that may go wrong: rollback_sandbox returns to it with
-memory and processes, and fork_sandbox tries several ways from the same state. Delete sandboxes that are not needed any more.`;
+commands in it, and read and write its files. Take a snapshot before a step that may go wrong: restore returns to it with
+memory and processes, and fork tries several ways from the same state. Delete sandboxes that are not needed any more.`;

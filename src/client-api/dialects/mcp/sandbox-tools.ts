@@ -77,7 +77,7 @@ export function sandboxTools(parts: ToolParts): void {
     },
   });
   addTool(parts, {
-    name: "fork_sandbox",
+    name: "fork",
     description:
       "Clone a running sandbox with its memory, processes and files. The source keeps running; each clone continues on its own.",
     input: { sandbox: SandboxName, count: z.number().int().min(1).max(mostForks).default(1), ...life },

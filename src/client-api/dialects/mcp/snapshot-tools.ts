@@ -1,16 +1,22 @@
+import { randomUUID } from "node:crypto";
 import * as z from "zod";
+import type { Checkpoint } from "../../../api/kinds/checkpoint.ts";
 import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
 import { defined } from "../../../base/defined.ts";
-import { createSnapshot, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
-import type { Sandbox } from "../../../api/kinds/sandbox.ts";
-import { RametError } from "../../../base/errors.ts";
 import { objectOf } from "../../../operations/objects.ts";
-import { requestRollback, untilRolledBack } from "../../../operations/roll-back.ts";
+import { createSnapshot, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
+import {
+  awaitCheckpoint,
+  clientCheckpointId,
+  clientCheckpointName,
+  findCheckpoint,
+  restoreInPlace,
+  startCheckpoint,
+} from "../../service/checkpoints.ts";
+import { diffVersions } from "../../service/snapshot-versions.ts";
 import { takeSnapshot } from "../../service/key-limits.ts";
-import type { ServiceParts } from "../../service/parts.ts";
-import { currentSource } from "../../service/source.ts";
 import { needs } from "../../keys/needs.ts";
-import { runningSandbox, SandboxName, sandboxView, waitMilliseconds } from "./find.ts";
+import { runningSandbox, SandboxName, sandboxOf, sandboxView, waitMilliseconds } from "./find.ts";
 import { addTool, type ToolParts } from "./tool.ts";
 
 const mostListed = 200;
@@ -21,7 +27,7 @@ export function snapshotTools(parts: ToolParts): void {
   addTool(parts, {
     name: "create_snapshot",
     description:
-      "Capture a sandbox with its memory, processes and files. It keeps running. Use the returned snapshot with create_sandbox and rollback_sandbox.",
+      "Capture a sandbox with its memory, processes and files. It keeps running. Use the returned snapshot with create_sandbox and restore.",
     input: {
       sandbox: SandboxName,
       name: z
@@ -58,38 +64,80 @@ export function snapshotTools(parts: ToolParts): void {
     },
   });
   addTool(parts, {
-    name: "rollback_sandbox",
+    name: "checkpoint",
     description:
-      "Restore a snapshot in a sandbox, in place: its memory, processes and files become those of the snapshot, and everything since is lost.",
+      "Capture a sandbox with its memory, processes and files, and return immediately. It keeps running. Call wait before restore or create_sandbox use the checkpoint.",
+    input: {
+      sandbox: SandboxName,
+      name: z.string().min(1).max(100).optional().describe("Unique among the checkpoints of the sandbox"),
+    },
+    hints: { readOnlyHint: false, destructiveHint: false },
+    needs: needs.capture,
+    call: async ({ sandbox: text, name }, signal) => {
+      takeSnapshot(service, actor);
+      const sandbox = await sandboxOf(parts, text, signal);
+      const start = { owner: actor.key, name, requestId: randomUUID(), signal };
+      return { json: checkpointView(await startCheckpoint(service, sandbox, start)) };
+    },
+  });
+  addTool(parts, {
+    name: "wait",
+    description: "Wait until a checkpoint can be used. If it takes longer than the time limit, call this again.",
+    input: {
+      checkpoint: z.string().min(1).max(300).describe("The id of the checkpoint"),
+      timeout_seconds: z.number().min(1).max(50).default(50).describe("How long to wait"),
+    },
+    hints: { readOnlyHint: true },
+    needs: needs.listSnapshots,
+    call: async ({ checkpoint: id, timeout_seconds }, signal) => {
+      const found = await findCheckpoint(service, { namespace: actor.namespace }, id);
+      const wait = { timeoutMilliseconds: timeout_seconds * 1000, signal };
+      return { json: checkpointView(objectOf(await awaitCheckpoint(service, found, wait))) };
+    },
+  });
+  addTool(parts, {
+    name: "diff",
+    description: "Compare two versions of named snapshots: inputs, image, contents, layers and sizes.",
+    input: {
+      from: z.string().min(1).max(300).describe("A version, as name@version, or a name for the current version"),
+      to: z.string().min(1).max(300),
+    },
+    hints: { readOnlyHint: true },
+    needs: needs.readTemplate,
+    call: async (compared, signal) => ({
+      json: { ...(await diffVersions(service, actor.namespace, compared, signal)) },
+    }),
+  });
+  addTool(parts, {
+    name: "restore",
+    description:
+      "Restore a snapshot or a checkpoint in a sandbox, in place: its memory, processes and files become those of the snapshot, and everything since is lost.",
     input: { sandbox: SandboxName, snapshot: z.string().min(1).max(300).describe("A snapshot of this sandbox") },
     hints: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
     needs: needs.change,
     call: async ({ sandbox: text, snapshot }, signal) => {
       const sandbox = await runningSandbox(parts, text, signal);
-      const restored = await rollBack(service, sandbox, snapshot, signal);
+      const restored = await restoreInPlace(service, sandbox, snapshot, {
+        timeoutMilliseconds: waitMilliseconds,
+        signal,
+      });
       const { programs } = restored.status?.ramet?.rollback ?? {};
       return { json: { ...sandboxView(parts, restored), ...defined({ programs }) } };
     },
   });
 }
 
-function snapshotView({ id, createdAt, named }: Snapshot) {
-  return defined({ snapshot: id, created: createdAt, version: named?.version });
+function checkpointView(checkpoint: Checkpoint) {
+  const { metadata, status } = checkpoint;
+  return defined({
+    checkpoint: clientCheckpointId(checkpoint),
+    name: clientCheckpointName(checkpoint),
+    phase: status?.phase ?? "Pending",
+    created: metadata.creationTimestamp,
+    bytes: status?.ramet?.sizeBytes,
+  });
 }
 
-/**
- * Restores a checkpoint or a named snapshot in a sandbox, in place, and waits until the sandbox has its state.
- * @param to as the client wrote it
- * @throws RametError `NotFound`; `InvalidArgument` for a set or template; `Timeout`; the error of the rollback, after which the sandbox
- *   is unchanged unless the error says otherwise
- */
-async function rollBack(parts: ServiceParts, sandbox: Sandbox, to: string, signal: AbortSignal): Promise<Sandbox> {
-  const { name, namespace } = sandbox.metadata;
-  const source = await currentSource({ ...parts, aliases: new Map() }, namespace, to, signal);
-  if (source.kind !== "checkpoint") {
-    const what = `Cannot roll back the sandbox ${name}: ${to} is a ${source.kind}, which has no captured state`;
-    throw new RametError("InvalidArgument", what, { hint: "Name a checkpoint or a named snapshot" });
-  }
-  const requested = await requestRollback(parts.objects, sandbox, { to: source.reference }, signal);
-  return objectOf(await untilRolledBack(parts.objects, requested, { timeoutMilliseconds: waitMilliseconds, signal }));
+function snapshotView({ id, createdAt, named }: Snapshot) {
+  return defined({ snapshot: id, created: createdAt, version: named?.version });
 }

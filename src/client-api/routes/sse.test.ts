@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { ManualClock } from "../../../../test/setup/manual-clock.ts";
+import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { type Sent, textOf } from "./sse.ts";
 
 it("writes events, and comments while there are none", async () => {

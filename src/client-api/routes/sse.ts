@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import type { FastifyReply } from "fastify";
-import type { Clock } from "../../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 
 /** A server-sent event. */
 export interface Sent {

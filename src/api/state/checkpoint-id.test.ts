@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { checkpointIdOf } from "../cluster/pause-checkpoint.ts";
+import { checkpointIdOf } from "./checkpoint.ts";
 
 const names = fc.stringMatching(/^[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?$/);
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { Sandbox } from "../../../api/kinds/sandbox.ts";
-import { metadataAnnotation, metadataFilter, metadataOf } from "./metadata.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
+import { metadataAnnotation, metadataFilter, metadataOf } from "./client-metadata.ts";
 
 function sandboxWith(annotations: Record<string, string>): Sandbox {
   const metadata = { name: "a", namespace: "t", uid: "u", resourceVersion: "1", creationTimestamp: "", annotations };

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import type { Sandbox } from "../../../api/kinds/sandbox.ts";
-import { annotations, jsonAnnotation } from "../../../api/names/labels.ts";
-import { RametError } from "../../../base/errors.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, jsonAnnotation } from "../../api/names/labels.ts";
+import { RametError } from "../../base/errors.ts";
 
 const Metadata = z.record(z.string(), z.string());
 

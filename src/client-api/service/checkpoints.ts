@@ -1,0 +1,204 @@
+import { hash } from "node:crypto";
+import type { Checkpoint, Consistency } from "../../api/kinds/checkpoint.ts";
+import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import { checkpointIdOf, isCloneable } from "../../api/state/checkpoint.ts";
+import { defined } from "../../base/defined.ts";
+import { RametError, unlessCode } from "../../base/errors.ts";
+import { describeReport } from "../../kube/reported-state.ts";
+import { untilCaptured } from "../../operations/capture.ts";
+import { objectOf, observed, type Settled, type Wait } from "../../operations/objects.ts";
+import { requestRollback, untilRolledBack } from "../../operations/roll-back.ts";
+import { awaitInCache, unlessTimeout, untilShownDeleted } from "./cache-lag.ts";
+import { unknown } from "./find-sandbox.ts";
+import { verifiedState } from "./lifecycle.ts";
+import type { ServiceParts } from "./parts.ts";
+import { type CreateSnapshot, snapshotOf } from "./snapshots.ts";
+import { currentSource } from "./source.ts";
+
+export interface StartCheckpoint extends Pick<CreateSnapshot, "owner"> {
+  /** @default those of the sandbox */
+  contents?: CreateSnapshot["contents"] | undefined;
+  /** Unique among the checkpoints of the sandbox. @default none */
+  name?: string | undefined;
+  /** The volumes to capture; true: all. @default those of the sandbox's contents */
+  volumes?: boolean | string[] | undefined;
+  consistency?: Consistency | undefined;
+  /** A UUID. A repeat of the same request returns the checkpoint of the first attempt. */
+  requestId: string;
+  signal: AbortSignal;
+}
+
+/**
+ * Requests a checkpoint of a running or paused sandbox, and does not wait for the capture.
+ * @throws RametError `NotFound` if the sandbox has ended; `Conflict` if it is being deleted or paused; `AlreadyExists` if the sandbox has
+ *   a checkpoint of that name
+ */
+export async function startCheckpoint(
+  parts: ServiceParts,
+  sandbox: Sandbox,
+  start: StartCheckpoint,
+): Promise<Checkpoint> {
+  const { owner, name, contents, volumes = false, consistency, requestId, signal } = start;
+  const at = sandbox.metadata;
+  const state = await verifiedState(parts, sandbox, signal, ["running", "starting", "snapshotting", "paused"]);
+  if (state === "ended") throw unknown(at.name);
+  if (state === "pausing" || state === "killing")
+    throw new RametError("Conflict", `The sandbox ${at.name} is ${state}, so it cannot be captured`);
+  const manifest = snapshotOf(sandbox, { owner, ...defined({ contents }) });
+  const { generateName: _, ...metadata } = manifest.metadata;
+  // The name of the object makes that of the client unique, also among requests at the same time.
+  const digits = hash("sha256", JSON.stringify([at.uid, name ?? null, name === undefined ? requestId : null]));
+  const objectName = `${at.name.slice(0, 36)}-${digits.slice(0, 12)}`;
+  const noted = defined({ [annotations.lock]: requestId, [annotations.clientName]: name });
+  const created = await parts.objects.checkpoints
+    .create(
+      {
+        ...manifest,
+        metadata: { ...metadata, name: objectName, annotations: { ...metadata.annotations, ...noted } },
+        spec: {
+          ...manifest.spec,
+          ...(volumes !== false && { volumes: volumes === true ? [allVolumes] : volumes }),
+          ...defined({ consistency }),
+        },
+      },
+      signal,
+    )
+    .catch(unlessCode("AlreadyExists"));
+  return created ?? startedBefore(parts, { namespace: at.namespace, name: objectName }, start);
+}
+
+/** The checkpoint of an earlier attempt of the request. @throws RametError `AlreadyExists` if another request has created it */
+async function startedBefore(
+  { informers }: ServiceParts,
+  at: { namespace: string; name: string },
+  { name = "", requestId, signal }: StartCheckpoint,
+): Promise<Checkpoint> {
+  const found = await informers.checkpoints.resource.find(at, { signal });
+  if (found?.metadata.annotations?.[annotations.lock] === requestId) return found;
+  const named = `the name ${JSON.stringify(name)}`;
+  if (found === undefined)
+    throw new RametError("Conflict", `The checkpoint with ${named} was just deleted`, { retryable: true });
+  throw new RametError(
+    "AlreadyExists",
+    `The sandbox has a checkpoint with ${named}: ${clientCheckpointId(found)}, of ${found.metadata.creationTimestamp}`,
+    { hint: "Choose another name, or delete that checkpoint" },
+  );
+}
+
+/** The id of a checkpoint, also before its capture has begun: it follows from the object. */
+export function clientCheckpointId({ metadata, status }: Checkpoint): string {
+  return status?.checkpointId ?? checkpointIdOf(metadata);
+}
+
+export function clientCheckpointName({ metadata }: Checkpoint): string | undefined {
+  return metadata.annotations?.[annotations.clientName];
+}
+
+/** The checkpoints of a sandbox for its clients, newest first: those of pauses and of named snapshots belong to these. */
+export function checkpointsOf({ known }: Pick<ServiceParts, "known">, { metadata }: Sandbox): Checkpoint[] {
+  return known
+    .checkpointsIn(metadata.namespace)
+    .filter((each) => isForClients(each) && isOf(each, metadata))
+    .toSorted((a, b) => b.metadata.creationTimestamp.localeCompare(a.metadata.creationTimestamp));
+}
+
+function isForClients({ metadata }: Checkpoint): boolean {
+  const { [labels.purpose]: purpose, [labels.sourceOf]: version } = metadata.labels ?? {};
+  return metadata.deletionTimestamp === undefined && purpose === undefined && version === undefined;
+}
+
+/** Those that no client has created name their sandbox only, and an earlier one may have had that name. */
+function isOf({ metadata, spec }: Checkpoint, { uid, name, creationTimestamp }: Sandbox["metadata"]): boolean {
+  const source = metadata.labels?.[labels.sourceUid];
+  if (source !== undefined) return source === uid;
+  return (spec.sandboxName ?? spec.podName) === name && metadata.creationTimestamp >= creationTimestamp;
+}
+
+/**
+ * Finds a checkpoint of a namespace by its id.
+ * @param sandbox whose checkpoints are also found by their names
+ * @throws RametError `NotFound`
+ */
+export function findCheckpoint(
+  parts: ServiceParts,
+  { namespace, sandbox }: { namespace: string; sandbox?: Sandbox },
+  text: string,
+): Promise<Checkpoint> {
+  return awaitInCache(parts, () => {
+    const all = parts.known.checkpointsIn(namespace).filter(isForClients);
+    const named = sandbox === undefined ? [] : checkpointsOf(parts, sandbox);
+    const found =
+      all.find((each) => clientCheckpointId(each) === text || checkpointIdOf(each.metadata) === text) ??
+      named.find((each) => clientCheckpointName(each) === text);
+    if (found !== undefined) return found;
+    throw new RametError("NotFound", `The checkpoint ${JSON.stringify(text.slice(0, 100))} does not exist`, {
+      hint: "List the checkpoints of the sandbox",
+    });
+  });
+}
+
+/**
+ * Waits until a checkpoint has succeeded or failed.
+ * @param report is called with each new state
+ * @throws RametError `Timeout` or `Canceled`
+ */
+export function awaitCheckpoint(
+  { objects }: ServiceParts,
+  checkpoint: Checkpoint,
+  { report = () => undefined, ...wait }: Wait & { report?: (checkpoint: Checkpoint) => void },
+): Promise<Settled<Checkpoint>> {
+  return untilCaptured({ checkpoints: observed(objects.checkpoints, report) }, checkpoint, wait);
+}
+
+/** Deletes a checkpoint. Clones are not affected. */
+export async function deleteCheckpoint(
+  parts: ServiceParts,
+  checkpoint: Checkpoint,
+  signal: AbortSignal,
+): Promise<void> {
+  await parts.objects.checkpoints.remove(checkpoint);
+  await untilShownDeleted(parts.checkpoints, checkpoint, signal).catch(unlessTimeout);
+}
+
+/** @throws RametError `CheckpointNotReady` */
+export function checkRestorable(checkpoint: Checkpoint): void {
+  if (isCloneable(checkpoint)) return;
+  const id = clientCheckpointId(checkpoint);
+  const isFailed = checkpoint.status?.phase === "Failed";
+  const why = isFailed ? `has failed: ${describeReport(checkpoint) ?? "it gave no reason"}` : "is being taken";
+  throw new RametError("CheckpointNotReady", `The checkpoint ${id} ${why}`, {
+    retryable: !isFailed,
+    hint: isFailed ? "Create another checkpoint" : "Wait for it first",
+  });
+}
+
+export interface RestoreInPlace extends Wait {
+  /** A UUID. A repeat of the same request is the same restore. @default a new one */
+  requestId?: string | undefined;
+}
+
+/**
+ * Restores a checkpoint or a named snapshot in a sandbox, in place, and waits until the sandbox has its state. The status of the
+ * returned sandbox says which programs were ended, and which ones run now.
+ * @param to as the client wrote it
+ * @throws RametError `NotFound`; `InvalidArgument` for a set or template; `Timeout`; the error of the restore, after which the sandbox
+ *   is unchanged unless the error says otherwise
+ */
+export async function restoreInPlace(
+  parts: ServiceParts,
+  sandbox: Sandbox,
+  to: string,
+  { requestId, ...wait }: RestoreInPlace,
+): Promise<Sandbox> {
+  const { name, namespace } = sandbox.metadata;
+  const source = await currentSource({ ...parts, aliases: new Map() }, namespace, to, wait.signal);
+  if (source.kind !== "checkpoint") {
+    const what = `Cannot restore the sandbox ${name}: ${to} is a ${source.kind}, which has no captured state`;
+    throw new RametError("InvalidArgument", what, { hint: "Name a checkpoint or a named snapshot" });
+  }
+  const request = { to: source.reference, ...defined({ requestId }) };
+  const requested = await requestRollback(parts.objects, sandbox, request, wait.signal);
+  return objectOf(await untilRolledBack(parts.objects, requested, wait));
+}

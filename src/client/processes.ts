@@ -1,0 +1,364 @@
+import { bytesOf, type Call, fromBody, LostStream, RametError } from "./connection.ts";
+
+/** Sends requests to port 49983 of a sandbox, whose guest has the API of E2B's envd. */
+export interface Guest {
+  send(path: string, call: Call): Promise<Response>;
+}
+
+export interface RequestOptions {
+  /** The time limit of one request until its answer begins. */
+  requestTimeoutMs?: number;
+  signal?: AbortSignal;
+}
+
+export interface CommandOptions extends RequestOptions {
+  cwd?: string;
+  /** A user of the image. @default the sandbox's user */
+  user?: string;
+  envs?: Record<string, string>;
+  onStdout?: (data: string) => void | Promise<void>;
+  onStderr?: (data: string) => void | Promise<void>;
+  /** Whether the command reads what `sendStdin` sends. @default false */
+  stdin?: boolean;
+  /** The command is killed after this time; 0: never. @default 60 s */
+  timeoutMs?: number;
+  /** Whether to return when it has started. @default false */
+  background?: boolean;
+}
+
+export interface CommandResult {
+  exitCode: number;
+  stdout: string;
+  stderr: string;
+  /** Why it has ended, if a signal killed it. */
+  error?: string;
+}
+
+/** A command has ended with another code than 0. */
+export class CommandExitError extends RametError implements Omit<CommandResult, "error"> {
+  override readonly name = "CommandExitError";
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly error: string | undefined;
+
+  constructor({ exitCode, stdout, stderr, error }: CommandResult) {
+    super("CommandFailed", error ?? `The command has ended with the exit code ${exitCode}: ${stderr.slice(-500)}`);
+    this.exitCode = exitCode;
+    this.stdout = stdout;
+    this.stderr = stderr;
+    this.error = error;
+  }
+}
+
+export interface ProcessInfo {
+  pid: number;
+  tag?: string;
+  cmd: string;
+  args: string[];
+  envs: Record<string, string>;
+  cwd?: string;
+}
+
+interface ListedProcess {
+  pid: number;
+  tag?: string;
+  config: { cmd: string; args?: string[]; envs?: Record<string, string>; cwd?: string };
+}
+
+/** Runs commands in a sandbox, as E2B's client does. */
+export class Commands {
+  readonly #guest: Guest;
+
+  constructor(guest: Guest) {
+    this.#guest = guest;
+  }
+
+  /**
+   * Runs a command by a shell, and waits for its end.
+   * @throws CommandExitError if it ends with another code than 0; RametError, such as `Timeout`
+   */
+  run(command: string, options: CommandOptions & { background: true }): Promise<CommandHandle>;
+  run(command: string, options?: CommandOptions & { background?: false }): Promise<CommandResult>;
+  async run(command: string, options: CommandOptions = {}): Promise<CommandHandle | CommandResult> {
+    const { cwd, envs = {}, stdin = false, background = false } = options;
+    const message = { process: { cmd: "/bin/bash", args: ["-l", "-c", command], envs, cwd }, stdin };
+    const handle = await open(this.#guest, "Start", message, options);
+    return background ? handle : handle.wait();
+  }
+
+  /** Follows a running command. */
+  connect(pid: number, options: CommandOptions = {}): Promise<CommandHandle> {
+    return open(this.#guest, "Connect", { process: { pid } }, options);
+  }
+
+  async list(options?: RequestOptions): Promise<ProcessInfo[]> {
+    const answer = await unary<{
+      processes?: ListedProcess[];
+    }>(this.#guest, "process.Process/List", {}, options);
+    return (answer.processes ?? []).map(({ config, ...each }) => ({
+      ...each,
+      ...config,
+      args: config.args ?? [],
+      envs: config.envs ?? {},
+    }));
+  }
+
+  sendStdin(pid: number, data: string | Uint8Array, options?: RequestOptions): Promise<void> {
+    return sendInput(this.#guest, pid, { stdin: base64Of(data) }, options);
+  }
+
+  async closeStdin(pid: number, options?: RequestOptions): Promise<void> {
+    await unary(this.#guest, "process.Process/CloseStdin", { process: { pid } }, options);
+  }
+
+  /** @returns false if there is no such command */
+  kill(pid: number, options?: RequestOptions): Promise<boolean> {
+    return kill(this.#guest, pid, options);
+  }
+}
+
+export interface PtyOptions extends Pick<CommandOptions, "cwd" | "user" | "envs" | "timeoutMs" | "signal"> {
+  cols: number;
+  rows: number;
+  onData: (data: Uint8Array) => void | Promise<void>;
+}
+
+/** Opens terminals in a sandbox, as E2B's client does. */
+export class Pty {
+  readonly #guest: Guest;
+
+  constructor(guest: Guest) {
+    this.#guest = guest;
+  }
+
+  create({ cols, rows, cwd, envs = {}, ...options }: PtyOptions): Promise<CommandHandle> {
+    const environment = { TERM: "xterm-256color", LANG: "C.UTF-8", LC_ALL: "C.UTF-8", ...envs };
+    const process = { cmd: "/bin/bash", args: ["-i", "-l"], envs: environment, cwd };
+    return open(this.#guest, "Start", { process, pty: { size: { cols, rows } } }, options);
+  }
+
+  connect(pid: number, options: Pick<PtyOptions, "onData" | "timeoutMs" | "signal">): Promise<CommandHandle> {
+    return open(this.#guest, "Connect", { process: { pid } }, options);
+  }
+
+  sendInput(pid: number, data: string | Uint8Array, options?: RequestOptions): Promise<void> {
+    return sendInput(this.#guest, pid, { pty: base64Of(data) }, options);
+  }
+
+  async resize(pid: number, { cols, rows }: { cols: number; rows: number }, options?: RequestOptions): Promise<void> {
+    await unary(this.#guest, "process.Process/Update", { process: { pid }, pty: { size: { cols, rows } } }, options);
+  }
+
+  kill(pid: number, options?: RequestOptions): Promise<boolean> {
+    return kill(this.#guest, pid, options);
+  }
+}
+
+/** A command that was started or connected to. */
+export class CommandHandle {
+  readonly pid: number;
+  stdout = "";
+  stderr = "";
+  readonly #guest: Guest;
+  readonly #ended: Promise<CommandResult>;
+  readonly #disconnect: AbortController;
+  readonly #out = new TextDecoder();
+  readonly #err = new TextDecoder();
+
+  constructor(guest: Guest, pid: number, messages: AsyncGenerator<Message>, following: Following) {
+    this.pid = pid;
+    this.#guest = guest;
+    this.#disconnect = following.disconnect;
+    this.#ended = this.#follow(messages, following);
+    // Nobody has to wait for the end.
+    this.#ended.catch(() => undefined);
+  }
+
+  /** @throws CommandExitError if it ends with another code than 0 */
+  async wait(): Promise<CommandResult> {
+    const result = await this.#ended;
+    if (result.exitCode !== 0) throw new CommandExitError(result);
+    return result;
+  }
+
+  kill(): Promise<boolean> {
+    return kill(this.#guest, this.pid);
+  }
+
+  sendStdin(data: string | Uint8Array, options?: RequestOptions): Promise<void> {
+    return sendInput(this.#guest, this.pid, { stdin: base64Of(data) }, options);
+  }
+
+  /** Stops to follow the command, which runs on. */
+  disconnect(): Promise<void> {
+    this.#disconnect.abort();
+    return Promise.resolve();
+  }
+
+  async #follow(messages: AsyncGenerator<Message>, following: Following): Promise<CommandResult> {
+    let end: Ended | undefined;
+    for await (const { event = {} } of messages) {
+      if (event.data !== undefined) await this.#take(event.data, following);
+      end = event.end ?? end;
+    }
+    if (end === undefined) throw new LostStream();
+    const { exitCode = 0, exited = false, status = "" } = end;
+    const error = end.error ?? (exited || status === "" ? undefined : status);
+    const { stdout, stderr } = this;
+    return { exitCode, stdout, stderr, ...(error !== undefined && { error }) };
+  }
+
+  async #take({ stdout, stderr, pty }: Output, { onStdout, onStderr, onData }: Following): Promise<void> {
+    if (stdout !== undefined) {
+      const text = this.#out.decode(fromBase64(stdout), { stream: true });
+      this.stdout += text;
+      await onStdout?.(text);
+    }
+    if (stderr !== undefined) {
+      const text = this.#err.decode(fromBase64(stderr), { stream: true });
+      this.stderr += text;
+      await onStderr?.(text);
+    }
+    if (pty !== undefined) await onData?.(fromBase64(pty));
+  }
+}
+
+interface Output {
+  stdout?: string;
+  stderr?: string;
+  pty?: string;
+}
+
+interface Ended {
+  exitCode?: number;
+  exited?: boolean;
+  status?: string;
+  error?: string;
+}
+
+interface Message {
+  event?: {
+    start?: { pid: number };
+    data?: Output;
+    end?: Ended;
+  };
+}
+
+interface Following extends Pick<CommandOptions, "onStdout" | "onStderr"> {
+  onData?: (data: Uint8Array) => void | Promise<void>;
+  disconnect: AbortController;
+}
+
+type Opening = Omit<Following, "disconnect"> &
+  Pick<CommandOptions, "user" | "timeoutMs" | "requestTimeoutMs" | "signal">;
+
+async function open(
+  guest: Guest,
+  method: "Start" | "Connect",
+  message: object,
+  options: Opening,
+): Promise<CommandHandle> {
+  const { user, timeoutMs = 60_000, requestTimeoutMs, signal } = options;
+  const disconnect = new AbortController();
+  const response = await guest.send(`/process.Process/${method}`, {
+    method: "POST",
+    body: envelope(message),
+    headers: {
+      "content-type": "application/connect+json",
+      "connect-protocol-version": "1",
+      ...(timeoutMs > 0 && { "connect-timeout-ms": `${Math.ceil(timeoutMs)}` }),
+      ...asUser(user),
+    },
+    requestTimeoutMs,
+    signal: signal === undefined ? disconnect.signal : AbortSignal.any([signal, disconnect.signal]),
+  });
+  const messages = messagesIn(response);
+  const first = await messages.next();
+  const pid = first.done === true ? undefined : first.value.event?.start?.pid;
+  if (pid === undefined) throw new LostStream();
+  return new CommandHandle(guest, pid, messages, { ...options, disconnect });
+}
+
+/** The header by which a guest runs commands and owns files as another user. */
+export function asUser(user: string | undefined): Record<string, string> {
+  return user === undefined ? {} : { authorization: `Basic ${btoa(`${user}:`)}` };
+}
+
+/** Calls a method of the guest. */
+export async function unary<T>(
+  guest: Guest,
+  method: string,
+  message: object,
+  options: RequestOptions & { user?: string | undefined } = {},
+) {
+  const { user, requestTimeoutMs, signal } = options;
+  const response = await guest.send(`/${method}`, {
+    method: "POST",
+    body: JSON.stringify(message),
+    headers: { "content-type": "application/json", "connect-protocol-version": "1", ...asUser(user) },
+    requestTimeoutMs,
+    signal,
+  });
+  return (await response.json()) as T;
+}
+
+async function sendInput(guest: Guest, pid: number, input: object, options?: RequestOptions): Promise<void> {
+  await unary(guest, "process.Process/SendInput", { process: { pid }, input }, options);
+}
+
+async function kill(guest: Guest, pid: number, options?: RequestOptions): Promise<boolean> {
+  const message = { process: { pid }, signal: "SIGNAL_SIGKILL" };
+  return unary(guest, "process.Process/SendSignal", message, options).then(
+    () => true,
+    (error: unknown) => {
+      if (error instanceof RametError && error.code === "NotFound") return false;
+      throw error;
+    },
+  );
+}
+
+/** A message of a Connect stream: one byte of flags, four bytes of length, JSON. */
+function envelope(message: object): Uint8Array<ArrayBuffer> {
+  const body = new TextEncoder().encode(JSON.stringify(message));
+  const whole = new Uint8Array(5 + body.length);
+  new DataView(whole.buffer).setUint32(1, body.length);
+  whole.set(body, 5);
+  return whole;
+}
+
+const endFlag = 2;
+
+/** @throws RametError the error in the last message; LostStream without it */
+async function* messagesIn(response: Response): AsyncGenerator<Message> {
+  let held = new Uint8Array();
+  for await (const bytes of bytesOf(response)) {
+    const joined = new Uint8Array(held.length + bytes.length);
+    joined.set(held);
+    joined.set(bytes, held.length);
+    held = joined;
+    while (held.length >= 5) {
+      const end = 5 + new DataView(held.buffer, held.byteOffset).getUint32(1);
+      if (held.length < end) break;
+      const message = JSON.parse(new TextDecoder().decode(held.subarray(5, end))) as Message & { error?: object };
+      if (((held[0] ?? 0) & endFlag) !== 0) {
+        if (message.error !== undefined) throw fromBody(message.error, 200);
+        return;
+      }
+      yield message;
+      held = held.subarray(end);
+    }
+  }
+  throw new LostStream();
+}
+
+function base64Of(data: string | Uint8Array): string {
+  const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
+  let text = "";
+  for (const byte of bytes) text += String.fromCharCode(byte);
+  return btoa(text);
+}
+
+function fromBase64(text: string): Uint8Array {
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}
