@@ -232,7 +232,7 @@ export class LostStream extends RametError {
 
 /** The bytes of an answer, which every environment can read from its stream in this way. @throws LostStream */
 export async function* bytesOf(response: Response): AsyncGenerator<Uint8Array> {
-  const reader = response.body?.getReader();
+  const reader = (response.body as ReadableStream<Uint8Array> | null)?.getReader();
   if (reader === undefined) return;
   try {
     for (;;) {
@@ -240,7 +240,7 @@ export async function* bytesOf(response: Response): AsyncGenerator<Uint8Array> {
         throw new LostStream(cause);
       });
       if (done) return;
-      yield value as Uint8Array;
+      yield value;
     }
   } finally {
     void reader.cancel().catch(() => undefined);
@@ -259,4 +259,38 @@ async function* eventsIn(response: Response): AsyncGenerator<{ event: string; da
       if (found !== null) yield { event: found[1] ?? "", data: JSON.parse(found[2] ?? "null") as unknown };
     }
   }
+}
+
+/** Sends requests to port 49983 of a sandbox, whose guest has the API of E2B's envd. */
+export interface Guest {
+  send(path: string, call: Call): Promise<Response>;
+}
+
+export interface RequestOptions {
+  /** The time limit of one request until its answer begins. */
+  requestTimeoutMs?: number;
+  signal?: AbortSignal;
+}
+
+/** The header by which a guest runs commands and owns files as another user. */
+export function asUser(user: string | undefined): Record<string, string> {
+  return user === undefined ? {} : { authorization: `Basic ${btoa(`${user}:`)}` };
+}
+
+/** Calls a method of the guest. */
+export async function unary<T>(
+  guest: Guest,
+  method: string,
+  message: object,
+  options: RequestOptions & { user?: string | undefined } = {},
+) {
+  const { user, requestTimeoutMs, signal } = options;
+  const response = await guest.send(`/${method}`, {
+    method: "POST",
+    body: JSON.stringify(message),
+    headers: { "content-type": "application/json", "connect-protocol-version": "1", ...asUser(user) },
+    requestTimeoutMs,
+    signal,
+  });
+  return (await response.json()) as T;
 }

@@ -1,5 +1,4 @@
-import { RametError } from "./connection.ts";
-import { asUser, type Guest, type RequestOptions, unary } from "./processes.ts";
+import { asUser, type Guest, RametError, type RequestOptions, unary } from "./connection.ts";
 
 export interface FileOptions extends RequestOptions {
   /** A user of the image, who reads or owns the file. @default the sandbox's user */

@@ -1,15 +1,13 @@
-import { bytesOf, type Call, fromBody, LostStream, RametError } from "./connection.ts";
-
-/** Sends requests to port 49983 of a sandbox, whose guest has the API of E2B's envd. */
-export interface Guest {
-  send(path: string, call: Call): Promise<Response>;
-}
-
-export interface RequestOptions {
-  /** The time limit of one request until its answer begins. */
-  requestTimeoutMs?: number;
-  signal?: AbortSignal;
-}
+import {
+  asUser,
+  bytesOf,
+  fromBody,
+  type Guest,
+  LostStream,
+  RametError,
+  type RequestOptions,
+  unary,
+} from "./connection.ts";
 
 export interface CommandOptions extends RequestOptions {
   cwd?: string;
@@ -203,10 +201,9 @@ export class CommandHandle {
       end = event.end ?? end;
     }
     if (end === undefined) throw new LostStream();
-    const { exitCode = 0, exited = false, status = "" } = end;
-    const error = end.error ?? (exited || status === "" ? undefined : status);
     const { stdout, stderr } = this;
-    return { exitCode, stdout, stderr, ...(error !== undefined && { error }) };
+    const { exitCode = 0, error = whyKilled(end) } = end;
+    return error === undefined ? { exitCode, stdout, stderr } : { exitCode, stdout, stderr, error };
   }
 
   async #take({ stdout, stderr, pty }: Output, { onStdout, onStderr, onData }: Following): Promise<void> {
@@ -222,6 +219,10 @@ export class CommandHandle {
     }
     if (pty !== undefined) await onData?.(fromBase64(pty));
   }
+}
+
+function whyKilled({ exited = false, status = "" }: Ended): string | undefined {
+  return exited || status === "" ? undefined : status;
 }
 
 interface Output {
@@ -278,29 +279,6 @@ async function open(
   const pid = first.done === true ? undefined : first.value.event?.start?.pid;
   if (pid === undefined) throw new LostStream();
   return new CommandHandle(guest, pid, messages, { ...options, disconnect });
-}
-
-/** The header by which a guest runs commands and owns files as another user. */
-export function asUser(user: string | undefined): Record<string, string> {
-  return user === undefined ? {} : { authorization: `Basic ${btoa(`${user}:`)}` };
-}
-
-/** Calls a method of the guest. */
-export async function unary<T>(
-  guest: Guest,
-  method: string,
-  message: object,
-  options: RequestOptions & { user?: string | undefined } = {},
-) {
-  const { user, requestTimeoutMs, signal } = options;
-  const response = await guest.send(`/${method}`, {
-    method: "POST",
-    body: JSON.stringify(message),
-    headers: { "content-type": "application/json", "connect-protocol-version": "1", ...asUser(user) },
-    requestTimeoutMs,
-    signal,
-  });
-  return (await response.json()) as T;
 }
 
 async function sendInput(guest: Guest, pid: number, input: object, options?: RequestOptions): Promise<void> {

@@ -3,11 +3,12 @@ import {
   type ConnectionOptions,
   type ErrorBody,
   type FollowOptions,
+  type Guest,
   fromBody,
   RametError,
 } from "./connection.ts";
 import { Files } from "./files.ts";
-import { Commands, type Guest, Pty } from "./processes.ts";
+import { Commands, Pty } from "./processes.ts";
 
 export interface Checkpoint {
   checkpoint_id: string;

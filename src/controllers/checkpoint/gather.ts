@@ -17,12 +17,7 @@ import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import {
-  capturedPodUid,
-  dataIdOf,
-  disruptionCheckpointName,
-  pauseCheckpointOf,
-} from "../cluster/pause-checkpoint.ts";
+import { capturedPodUid, dataIdOf, disruptionCheckpointName, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
 import { endMessage, isDisrupted, isEnded } from "../cluster/pod-facts.ts";
 import { claimsOfSandbox, keptVolumes } from "../volumes/restored-volumes.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
