@@ -151,6 +151,22 @@ describe.each([
     for (const each of [sandbox, clone]) await call(client, "kill_sandbox", { sandbox: each });
   });
 
+  it("captures without a wait, waits for the checkpoint, and restores it", async () => {
+    const sandbox = await create(client);
+    const { json } = await call(client, "checkpoint", { sandbox, name: "before" });
+    const done = await call(client, "wait", { checkpoint: json["checkpoint"] });
+    expect(done.json).toMatchObject({ checkpoint: json["checkpoint"], name: "before", phase: "Succeeded" });
+    await call(client, "write_file", { sandbox, path: "/later", content: "lost" });
+    const back = await call(client, "restore", { sandbox, snapshot: json["checkpoint"] });
+    expect(back.isError, back.text).toBe(false);
+    expect((await call(client, "read_file", { sandbox, path: "/later" })).isError).toBe(true);
+    const again = await call(client, "checkpoint", { sandbox, name: "before" });
+    expect(again.json["error"]).toMatchObject({ code: "AlreadyExists" });
+    const diff = await call(client, "diff", { from: "none@1", to: "none@2" });
+    expect(diff.json["error"]).toMatchObject({ code: "NotFound" });
+    await call(client, "kill_sandbox", { sandbox });
+  });
+
   it("limits the output of a command and its time", async () => {
     const sandbox = await create(client);
     const long = await call(client, "run_command", { sandbox, command: "head -c 10000000 /dev/zero | tr '\\0' x" });

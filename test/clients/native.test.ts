@@ -17,6 +17,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { clusterTemplatePrefix } from "../../src/api/names/system-names.ts";
 import { rametApiVersion } from "../../src/api/schema/kind.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
 import { ClientWorld } from "./client-world.ts";
@@ -305,7 +306,10 @@ describe("named snapshots", () => {
     const resource = world.client.resource(refOf(namedSnapshotKind));
     const metadata = { namespace: world.namespace, name: "data" };
     const build = async (text: string, version: number) => {
-      const spec = { from: { template: { name: "python" } }, recipe: [{ run: `echo ${text} > /text` }] };
+      const spec = {
+        from: { template: { name: `${clusterTemplatePrefix}python` } },
+        recipe: [{ run: `echo ${text} > /text` }],
+      };
       const manifest = { apiVersion: rametApiVersion, kind: "NamedSnapshot", metadata, spec };
       await resource.apply(manifest, { fieldManager: "test", force: true });
       await world.cluster.until(

@@ -10,7 +10,7 @@ import { describeReport } from "../../kube/reported-state.ts";
 import { untilCaptured } from "../../operations/capture.ts";
 import { objectOf, observed, type Settled, type Wait } from "../../operations/objects.ts";
 import { requestRollback, untilRolledBack } from "../../operations/roll-back.ts";
-import { awaitInCache, unlessTimeout, untilShownDeleted } from "./cache-lag.ts";
+import { awaitInCache, unlessTimeout } from "./cache-lag.ts";
 import { unknown } from "./find-sandbox.ts";
 import { verifiedState } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
@@ -78,8 +78,8 @@ async function startedBefore(
   const found = await informers.checkpoints.resource.find(at, { signal });
   if (found?.metadata.annotations?.[annotations.lock] === requestId) return found;
   const named = `the name ${JSON.stringify(name)}`;
-  if (found === undefined)
-    throw new RametError("Conflict", `The checkpoint with ${named} was just deleted`, { retryable: true });
+  if (found === undefined || found.metadata.deletionTimestamp !== undefined)
+    throw new RametError("Conflict", `The checkpoint with ${named} is being deleted`, { retryable: true });
   throw new RametError(
     "AlreadyExists",
     `The sandbox has a checkpoint with ${named}: ${clientCheckpointId(found)}, of ${found.metadata.creationTimestamp}`,
@@ -101,7 +101,12 @@ export function checkpointsOf({ known }: Pick<ServiceParts, "known">, { metadata
   return known
     .checkpointsIn(metadata.namespace)
     .filter((each) => isForClients(each) && isOf(each, metadata))
-    .toSorted((a, b) => b.metadata.creationTimestamp.localeCompare(a.metadata.creationTimestamp));
+    .toSorted((a, b) => orderOf(b).localeCompare(orderOf(a)));
+}
+
+/** Checkpoints of the same second are in the order of their captures, of which those to come are the last. */
+function orderOf({ metadata, status }: Checkpoint): string {
+  return `${metadata.creationTimestamp} ${status?.ramet?.cutAt ?? "9"}`;
 }
 
 function isForClients({ metadata }: Checkpoint): boolean {
@@ -152,15 +157,20 @@ export function awaitCheckpoint(
   return untilCaptured({ checkpoints: observed(objects.checkpoints, report) }, checkpoint, wait);
 }
 
-/** Deletes a checkpoint. Clones are not affected. */
+/** Deletes a checkpoint, and waits for a moment until its name is free. Clones are not affected. */
 export async function deleteCheckpoint(
   parts: ServiceParts,
   checkpoint: Checkpoint,
   signal: AbortSignal,
 ): Promise<void> {
   await parts.objects.checkpoints.remove(checkpoint);
-  await untilShownDeleted(parts.checkpoints, checkpoint, signal).catch(unlessTimeout);
+  const { uid, name } = checkpoint.metadata;
+  const wait = { what: `Deleting the checkpoint ${name}`, timeoutMilliseconds: deleteMilliseconds, signal };
+  await parts.checkpoints.until(uid, (current) => current === undefined || undefined, wait).catch(unlessTimeout);
 }
+
+/** A capture in progress ends first, which can take longer. */
+const deleteMilliseconds = 5_000;
 
 /** @throws RametError `CheckpointNotReady` */
 export function checkRestorable(checkpoint: Checkpoint): void {
