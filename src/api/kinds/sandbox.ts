@@ -104,10 +104,28 @@ export const SandboxSpec = withRules(
 );
 export type SandboxSpec = z.infer<typeof SandboxSpec>;
 
-export const disruptionCauses = ["Evicted", "Preempted", "NodeTaint", "NodeShutdown", "PodDeleted"] as const;
+export const disruptionCauses = [
+  "Evicted",
+  "Preempted",
+  "NodeTaint",
+  "NodeShutdown",
+  "PodDeleted",
+  "NodeCordoned",
+  "NodeLeaving",
+  "NodeReclaimed",
+] as const;
 export type DisruptionCause = (typeof disruptionCauses)[number];
 
-const disruptionOutcomes = ["Migrating", "Migrated", "Pausing", "Paused", "Withdrawn", "Failed", "Lost"] as const;
+const disruptionOutcomes = [
+  "Migrating",
+  "Migrated",
+  "Pausing",
+  "Paused",
+  "Withdrawn",
+  "NoTarget",
+  "Failed",
+  "Lost",
+] as const;
 
 /** The fields that Ramet adds to the status of OpenKruise Agents. */
 const RametSandboxStatus = z.object({
@@ -153,13 +171,14 @@ const RametSandboxStatus = z.object({
     .describe("The current rollback, or the last one."),
   disruption: z
     .object({
-      cause: openString(disruptionCauses).describe("Who ended the sandbox's Pod."),
+      cause: openString(disruptionCauses).describe("Who ended the sandbox's Pod, or why its node leaves."),
       at: Time.describe("When the controllers noticed it."),
       outcome: openString(disruptionOutcomes).describe(
-        "Migrating and Pausing: under way. Withdrawn: nobody deleted the Pod, and it runs on. Failed: it could not be resumed, and its checkpoint is kept.",
+        "Migrating and Pausing: under way. Withdrawn: nobody deleted the Pod, and it runs on. NoTarget: it runs on, because no other node takes it. Failed: it could not be resumed, and its checkpoint is kept.",
       ),
       podUID: OptionalText.describe("The UID of the Pod that was ended."),
-      endedAt: Time.optional().describe("When the sandbox responded again."),
+      endedAt: Time.optional().describe("When the sandbox responded again, or the attempt failed."),
+      message: z.string().optional().describe("Why no other node takes the sandbox."),
     })
     .optional()
     .describe("The last time that others than the controllers ended the sandbox's Pod."),

@@ -102,6 +102,8 @@ export const annotations = {
   writableLayerSize: "ramet.dev/writable-layer-size",
   /** On a Namespace, a Pod template or a Pod that runs a cell: what becomes of a sandbox whose Pod others end (disruption.ts). */
   onDisruption: "ramet.dev/on-disruption",
+  /** On a Node, `false`: its sandboxes stay until their Pods are ended, even if the node is cordoned or marked (state/node.ts). */
+  moveSandboxes: "ramet.dev/move-sandboxes",
   /** On a Pod template, `none`: the Pod has exactly the template's resources, and the cell takes its part from the sandbox. */
   cellOverhead: "ramet.dev/cell-overhead",
   /**

@@ -1,0 +1,115 @@
+import * as z from "zod";
+import type { DisruptionCause } from "../kinds/sandbox.ts";
+import { annotations } from "../names/labels.ts";
+
+export const Taint = z.object({ key: z.string(), value: z.string().default(""), effect: z.string() });
+export type Taint = z.infer<typeof Taint>;
+
+/** The fields of a Pod's toleration (Kubernetes API v1.36). */
+export const Toleration = z.object({
+  key: z.string().default(""),
+  operator: z.string().default("Equal"),
+  value: z.string().default(""),
+  effect: z.string().default(""),
+  tolerationSeconds: z.number().nullish(),
+});
+export type Toleration = z.infer<typeof Toleration>;
+
+/** What a node says about its future. */
+export interface MarkedNode {
+  metadata: { deletionTimestamp?: string | undefined; annotations?: Record<string, string> | undefined };
+  spec: { unschedulable?: boolean | undefined; taints?: readonly Taint[] | undefined };
+}
+
+/** `mark`: for people. `urgent`: seconds count, as for a spot instance. */
+export type Leaving = { leaving: false } | { leaving: true; cause: DisruptionCause; mark: string; urgent: boolean };
+
+const stays: Leaving = { leaving: false };
+
+/**
+ * Whether a node is about to end its Pods: it is cordoned, deleted, or has the taint of an autoscaler or a provider. A Pod stays that
+ * tolerates the mark. Nodes that do not respond are not leaving: nothing can be captured there.
+ *
+ * @param tolerations those of a Pod
+ */
+export function leavingNode({ metadata, spec }: MarkedNode, tolerations: readonly Toleration[] = []): Leaving {
+  const { taints = [] } = spec;
+  if (metadata.annotations?.[annotations.moveSandboxes] === "false") return stays;
+  const own = taints.filter((taint) => !isTolerated(taint, tolerations));
+  if (own.some(({ key }) => lost.has(key))) return stays;
+  const marks = own.flatMap((taint) => markOf(taint) ?? []);
+  const first = marks.find(({ urgent }) => urgent) ?? marks[0];
+  if (first !== undefined) return { leaving: true, ...first };
+  if (metadata.deletionTimestamp !== undefined)
+    return { leaving: true, cause: "NodeLeaving", mark: "it is being deleted", urgent: false };
+  const isCordoned = spec.unschedulable === true && !isTolerated(cordon, tolerations);
+  return isCordoned ? { leaving: true, cause: "NodeCordoned", mark: "it is cordoned", urgent: false } : stays;
+}
+
+type Mark = Omit<Extract<Leaving, { leaving: true }>, "leaving">;
+
+function markOf({ key, effect }: Taint): Mark | undefined {
+  const mark = `it has the taint ${key}`;
+  const urgent = known.get(key);
+  if (urgent !== undefined) return { cause: urgent ? "NodeReclaimed" : "NodeLeaving", mark, urgent };
+  return effect === "NoExecute" ? { cause: "NodeTaint", mark, urgent: true } : undefined;
+}
+
+/**
+ * The taints of nodes that leave, and whether seconds count. A candidate of the cluster autoscaler
+ * (`DeletionCandidateOfClusterAutoscaler`) may stay.
+ */
+const known: ReadonlyMap<string, boolean> = new Map([
+  // kubernetes/autoscaler, cluster-autoscaler/utils/taints/taints.go.
+  ["ToBeDeletedByClusterAutoscaler", false],
+  // kubernetes-sigs/karpenter, pkg/apis/v1/taints.go; the second is that of v1beta1.
+  ["karpenter.sh/disrupted", false],
+  ["karpenter.sh/disruption", false],
+  // aws/aws-node-termination-handler, pkg/node/node.go. A spot instance has two minutes.
+  ["aws-node-termination-handler/spot-itn", true],
+  ["aws-node-termination-handler/asg-lifecycle-termination", false],
+  ["aws-node-termination-handler/rebalance-recommendation", false],
+  ["aws-node-termination-handler/scheduled-maintenance", false],
+  // GoogleCloudPlatform/k8s-node-termination-handler, main.go; GKE sets it for Spot VMs and host maintenance.
+  ["cloud.google.com/impending-node-termination", true],
+  // Azure/AKS, "Node auto-drain"; the second is its earlier name. A spot VM has 30 seconds.
+  ["remediator.kubernetes.azure.com/unschedulable", true],
+  ["remediator.aks.microsoft.com/unschedulable", true],
+]);
+
+/** Their cells do not respond (Kubernetes v1.36, staging/src/k8s.io/api/core/v1/well_known_taints.go, and cloud-provider). */
+const lost: ReadonlySet<string> = new Set([
+  "node.kubernetes.io/not-ready",
+  "node.kubernetes.io/unreachable",
+  "node.kubernetes.io/out-of-service",
+  "node.cloudprovider.kubernetes.io/shutdown",
+]);
+
+/** As the scheduler sees `spec.unschedulable`. */
+const cordon: Taint = { key: "node.kubernetes.io/unschedulable", value: "", effect: "NoSchedule" };
+
+/** Whether new Pods with these tolerations are scheduled to the node, apart from its size and its labels. */
+export function acceptsPods(node: MarkedNode, tolerations: readonly Toleration[]): boolean {
+  const { metadata, spec } = node;
+  const refusing = (spec.taints ?? []).filter(({ effect }) => effect !== "PreferNoSchedule");
+  const taints = spec.unschedulable === true ? [...refusing, cordon] : refusing;
+  const isLeaving = metadata.deletionTimestamp !== undefined || leavingNode(node, tolerations).leaving;
+  return !isLeaving && taints.every((taint) => tolerates(taint, tolerations));
+}
+
+/** For ever: a Pod that tolerates a taint for some seconds is ended after them. */
+function isTolerated(taint: Taint, tolerations: readonly Toleration[]): boolean {
+  return tolerates(
+    taint,
+    tolerations.filter(({ tolerationSeconds }) => typeof tolerationSeconds !== "number"),
+  );
+}
+
+/** As Kubernetes v1.36 does, k8s.io/component-helpers/scheduling/corev1. */
+function tolerates({ key, value, effect }: Taint, tolerations: readonly Toleration[]): boolean {
+  return tolerations.some((one) => {
+    if (one.effect !== "" && one.effect !== effect) return false;
+    if (one.key === "") return one.operator === "Exists";
+    return one.key === key && (one.operator === "Exists" || one.value === value);
+  });
+}
