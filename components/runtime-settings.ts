@@ -41,6 +41,12 @@ export interface CellArgs {
    */
   onDisruption?: Input<"Migrate" | "Pause" | "End">;
   /**
+   * How many sandboxes of a leaving node move at the same time before their Pods are ended; of a namespace twice as many, and four
+   * times as many in all. 0: none.
+   * @default 4
+   */
+  concurrentMoves?: Input<number>;
+  /**
    * Cell images of earlier engines, each with the id of its engine, for example
    * `["3fb1c0a9d2e4=registry.example/ramet-cell:1"]`. Memory that needs such an engine is restored in that image.
    * @default those that the cluster remembers

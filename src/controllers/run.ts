@@ -21,6 +21,7 @@ import { type EngineUpkeepOptions, runEngineUpkeep } from "./collect/engine-upke
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./cluster/cache.ts";
 import { DataFindings } from "./cluster/data-findings.ts";
+import { Departures } from "./cluster/departures.ts";
 import { Exclusion, createInformers } from "./cluster/resources.ts";
 import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
 import { Engines, type EnginesOptions } from "./images/engines.ts";
@@ -76,6 +77,8 @@ interface CellOptions extends EnginesOptions {
   nodeCache?: CellPodOptions["nodeCache"];
   /** What becomes of sandboxes whose Pods others end. @default what their contents allow */
   onDisruption?: CellPodOptions["onDisruption"];
+  /** How many sandboxes of a leaving node move at the same time before their Pods are ended; 0: none. @default 4 */
+  concurrentMoves?: number | undefined;
 }
 
 interface RegistryOptions {
@@ -170,8 +173,12 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   const begin = async (): Promise<void> => {
     const nodeCpus = await NodeCpus.open(client, nodes, { log, signal });
     const storeReports = await StoreReports.open(client, log, signal);
+    const { clock } = client;
+    const departures = new Departures({ client, nodes, informers, nodeCpus, clock, atOnce: cells.concurrentMoves });
     const parts = { informers, seal, credentialKeys: credentials, engines, nodeCpus, storeReports, userNamespaces };
-    await work(options, { ...opened, ...parts }, signal);
+    await work(options, { ...opened, ...parts, departures }, signal).finally(() => {
+      departures.close();
+    });
   };
   try {
     await whileFollowing([...all, ...others], options, begin, signal);
@@ -182,7 +189,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
 
 interface Opened extends Pick<
   ControllerParts,
-  "backends" | "runtime" | "informers" | "seal" | "credentialKeys" | "engines" | "nodeCpus"
+  "backends" | "runtime" | "informers" | "seal" | "credentialKeys" | "engines" | "nodeCpus" | "departures"
 > {
   keys: OpenedBackends["keys"];
   storeReports: StoreReports;

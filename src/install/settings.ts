@@ -149,6 +149,11 @@ export const settings = {
     "what becomes of sandboxes whose Pods others end, as a drain does (default: Migrate with memory, Pause with files only)",
     { choices: disruptionPolicies, schema: "OnDisruption" },
   ),
+  "cells.concurrentMoves": number(
+    "--concurrent-moves <count>",
+    "how many sandboxes of a leaving node move at the same time before their Pods are ended; of a namespace twice, in all four times as many (default: 4; 0: none)",
+    { schema: "Count" },
+  ),
   "cells.earlierImages": list(
     "--earlier-cell-image <engine=image...>",
     "images of earlier engines, besides those that the cluster remembers",
@@ -283,7 +288,7 @@ export const commands = {
     "metricsPort metricsAddress kubeconfig context logLevel servedNamespaces",
     "egress.default egress.allow egress.deny",
     "namespaceQuota.storeBytes namespaceQuota.checkpoints namespaceQuota.builds namespaceQuota.fetches",
-    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption",
+    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption cells.concurrentMoves",
     "registries.private registries.insecure registries.lookup registries.pullTimeout",
     "store.directory store.verifyRestores store.address encryption.secret importVolumes",
     "cellImage cells.engine cells.earlierImages cells.concurrentUpgrades cells.engineCheckInterval",
@@ -298,7 +303,7 @@ export const commands = {
   manifests: [
     "servedNamespaces egress.default egress.allow egress.deny",
     "namespaceQuota.storeBytes namespaceQuota.checkpoints namespaceQuota.builds namespaceQuota.fetches",
-    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption",
+    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption cells.concurrentMoves",
     "registries.private registries.insecure registries.lookup registries.pullTimeout",
     "image cellImage cells.earlierImages beside namespace replicas gatewayReplicas",
     ...httpServerCommands.manifests,

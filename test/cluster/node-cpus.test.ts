@@ -4,9 +4,11 @@ import { explainSandbox } from "../../src/cli/explain/sandbox-rules.ts";
 import { PodFacts } from "../../src/cli/explain/facts.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
+import { annotations } from "../../src/api/names/labels.ts";
 import { startScheduler } from "../setup/scheduler.ts";
 import { type Cluster, openCluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
+import { nodeObjects } from "./node-objects.ts";
 
 /**
  * A real API server, the real scheduler and the real controllers. The nodes are objects, and their cells are stand-ins that report
@@ -39,21 +41,10 @@ afterAll(async () => {
   await cluster.close();
 });
 
-const nodes = () => cluster.client.resource(coreResources.nodes);
-async function addNode(name: string): Promise<void> {
-  const labels = { "kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64" };
-  await nodes().create({ apiVersion: "v1", kind: "Node", metadata: { name, labels } });
-  const size = { cpu: "16", memory: "64Gi", pods: "100" };
-  const conditions = [{ type: "Ready", status: "True", reason: "StandIn", message: "" }];
-  const status = { capacity: size, allocatable: size, conditions, nodeInfo: { bootID: `boot-${name}` } };
-  await nodes().mergePatch({ name }, { status }, { subresource: "status" });
-  // The controller of nodes, which does not run here, removes the taint of a new node.
-  await nodes().mergePatch({ name }, { spec: { taints: null } });
-}
-async function removeNode(name: string): Promise<void> {
-  await nodes().delete({ name }, {});
-}
-const cordon = (name: string, unschedulable: boolean) => nodes().mergePatch({ name }, { spec: { unschedulable } });
+const nodes = nodeObjects(() => cluster.client);
+// What is cordoned here only takes no new Pods.
+const addNode = (name: string) => nodes.add(name, { annotations: { [annotations.moveSandboxes]: "false" } });
+const { remove: removeNode, cordon } = nodes;
 
 const container = { name: "main", image: "python", command: ["sleep", "1"] };
 const template = { spec: { terminationGracePeriodSeconds: 1, containers: [container] } };

@@ -45,18 +45,25 @@ export type Misfit = keyof typeof misfits;
  * @param hasCpu whether the node is known to have the CPU features of the present one; undefined: it is not known
  */
 export function misfit(place: Placement, node: TargetNode, hasCpu: boolean | undefined): Misfit | undefined {
-  const { metadata, isReady, free } = node;
-  const { name, labels = {} } = metadata;
-  const selects = (alternatives: readonly NodeTerm[]) => alternatives.some((term) => isSelected(term, name, labels));
-  if (name === place.nodeName || !isReady || !acceptsPods(node, place.tolerations)) return "unschedulable";
-  const [own, ...ofVolumes] = place.terms;
-  const hasLabels = Object.entries(place.nodeSelector).every(([key, value]) => labels[key] === value);
-  if (!hasLabels || (own !== undefined && own.length > 0 && !selects(own))) return "selector";
-  if (!ofVolumes.every(selects)) return "volumes";
+  const { name, labels = {} } = node.metadata;
+  if (name === place.nodeName || !node.isReady || !acceptsPods(node, place.tolerations)) return "unschedulable";
+  const unselected = unselectedBy(place, name, labels);
+  if (unselected !== undefined) return unselected;
   if (labels[architectureLabel] !== place.nodeLabels[architectureLabel]) return "architecture";
   if (!(hasCpu ?? isOfFamily(labels, place.nodeLabels))) return "cpu";
-  const isEnough = Object.entries(place.requests).every(([key, amount]) => amount <= (free[key] ?? 0));
+  const isEnough = Object.entries(place.requests).every(([key, amount]) => amount <= (node.free[key] ?? 0));
   return isEnough ? undefined : "resources";
+}
+
+function unselectedBy(
+  { nodeSelector, terms: [own = [], ...ofVolumes] }: Placement,
+  name: string,
+  labels: Readonly<Record<string, string>>,
+): Misfit | undefined {
+  const selects = (alternatives: readonly NodeTerm[]) => alternatives.some((term) => isSelected(term, name, labels));
+  const hasLabels = Object.entries(nodeSelector).every(([key, value]) => labels[key] === value);
+  if (!hasLabels || (own.length > 0 && !selects(own))) return "selector";
+  return ofVolumes.every(selects) ? undefined : "volumes";
 }
 
 const architectureLabel = "kubernetes.io/arch";
@@ -78,7 +85,11 @@ export const NodeTerm = z.object({
 export type NodeTerm = z.infer<typeof NodeTerm>;
 
 /** A term without requirements selects no node. */
-function isSelected({ matchExpressions, matchFields }: NodeTerm, name: string, labels: Record<string, string>) {
+function isSelected(
+  { matchExpressions, matchFields }: NodeTerm,
+  name: string,
+  labels: Readonly<Record<string, string>>,
+): boolean {
   if (matchExpressions.length + matchFields.length === 0) return false;
   return (
     matchExpressions.every((one) => isMet(one, labels[one.key])) &&

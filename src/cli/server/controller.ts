@@ -80,7 +80,7 @@ function namespacesOf({ servedNamespaces, namespaceSelector: selector, namespace
 
 function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells"] {
   requirePathOfCache(cells, "controller");
-  const { writableLayerSize: size, nodeCachePath: path, nodeCacheSize, onDisruption } = cells;
+  const { writableLayerSize: size, nodeCachePath: path, nodeCacheSize, onDisruption, concurrentMoves } = cells;
   const { engine, earlierImages = [], concurrentUpgrades, seccompProfile, userNamespaces = "auto" } = cells;
   const byEngine = earlierImages.map((text): [string, string] => {
     const at = text.indexOf("=");
@@ -96,6 +96,7 @@ function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells
     layerBytes:
       size === undefined ? undefined : parseLayerSize(size, flagName("cells.writableLayerSize", "controller")),
     nodeCache: path === undefined ? undefined : { path, sizeBytes: sizeOfNodeCache(nodeCacheSize) },
+    concurrentMoves,
     onDisruption:
       onDisruption === undefined
         ? undefined

@@ -48,10 +48,8 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
   if (!isUnfinished(cached)) forget(cached, dependencies);
   const found = await gather(dependencies.ownWrites.latest(cached), dependencies);
   // Nothing is awaited between this and the start of the capture, so two checkpoints cannot get the same place.
-  const state = {
-    ...found,
-    quota: dependencies.usage.of({ ...found, isOfDisruption: isOfDisruption(found.checkpoint, found.source) }),
-  };
+  const isOwn = isOfDisruption(found.checkpoint, found.source, dependencies.departures);
+  const state = { ...found, quota: dependencies.usage.of({ ...found, isOfDisruption: isOwn }) };
   const plan = planCheckpoint(state);
   for (const action of plan.actions) await applyAction(state, action, dependencies);
   await writeStatus(state.checkpoint, plan, dependencies);

@@ -225,11 +225,16 @@ function isHeldByPause(
 }
 
 /** Whether a checkpoint is the one that the controllers take of a Pod that others end. Neither labels nor names make it one. */
-export function isOfDisruption({ metadata, spec }: Checkpoint, source: Source): boolean {
+export function isOfDisruption(
+  { metadata, spec }: Checkpoint,
+  source: Source,
+  departures: Pick<CheckpointDependencies["departures"], "leaves">,
+): boolean {
   if (!("pod" in source) || spec.keepRunning !== false) return false;
   const { sandbox, pod } = source;
   const isOwn = controllerOf({ metadata })?.uid === sandbox.metadata.uid;
-  return isOwn && isHeld(pod) && metadata.name === disruptionCheckpointName(sandbox);
+  const isLeft = disruptionPolicyOf(pod) !== "End" && departures.leaves(pod).leaving;
+  return isOwn && (isHeld(pod) || isLeft) && metadata.name === disruptionCheckpointName(sandbox);
 }
 
 function isHeld(pod: Pod): boolean {

@@ -99,7 +99,7 @@ export interface CheckpointDependencies
   extends
     Omit<ClusterParts, "sandboxWrites">,
     Omit<DataParts, "quotas">,
-    Pick<CellParts, "runtime">,
+    Pick<CellParts, "runtime" | "departures">,
     Pick<ProcessParts, "clock" | "log"> {
   statuses: StatusWriter<Checkpoint>;
   ownWrites: OwnWrites<Checkpoint>;

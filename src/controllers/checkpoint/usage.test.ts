@@ -127,16 +127,23 @@ it("takes the checkpoint of a sandbox whose Pod is being ended although the quot
   const labelled = { ...own, metadata: { ...own.metadata, ownerReferences: [] } };
   const renamed = { ...own, metadata: { ...own.metadata, name: "a-pause-other" } };
   const { deletionTimestamp: __, ...runs } = pod.metadata;
-  const admitted = (checkpoint: Checkpoint, source = { sandbox, pod }) =>
+  const stays = { leaves: () => ({ leaving: false }) as const };
+  const leaves = { leaves: () => ({ leaving: true, cause: "NodeLeaving", mark: "", urgent: false }) as const };
+  const admitted = (
+    checkpoint: Checkpoint,
+    source = { sandbox, pod },
+    departures: typeof stays | typeof leaves = stays,
+  ) =>
     usage.of({
       checkpoint,
       checkpointId: "new",
       capture: undefined,
       spec: { keepRunning: false },
       source,
-      isOfDisruption: isOfDisruption(checkpoint, source),
+      isOfDisruption: isOfDisruption(checkpoint, source, departures),
     });
   expect(admitted(own)).toEqual({});
+  expect(admitted(own, { sandbox, pod: { ...pod, metadata: runs } }, leaves)).toEqual({});
   for (const refused of [
     admitted(labelled),
     admitted(renamed),

@@ -16,6 +16,7 @@ import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { RegistryTransport } from "../../registry/registry-transport.ts";
 import type { Cache } from "./cache.ts";
 import type { DataFindings } from "./data-findings.ts";
+import type { Departures } from "./departures.ts";
 import type { Engines } from "../images/engines.ts";
 import type { NamespaceQuotas } from "./namespace-quotas.ts";
 import type { NodeCpus } from "../nodes/node-cpus.ts";
@@ -67,6 +68,7 @@ export interface CellParts {
   /** The cell images, by the engine that they have. */
   engines: Engines;
   nodeCpus: NodeCpus;
+  departures: Pick<Departures, "of" | "leaves" | "onChange" | "onNode">;
   /** The keys of every Pod that is created now. A rotation changes them. */
   podKeys: () => Pick<CellPodOptions, PodKey>;
 }

@@ -2,15 +2,30 @@ import { hash } from "node:crypto";
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
+import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
+import type { Pod } from "../../api/schema/pod.ts";
 import { checkpointIdOf, checkpointState, isPauseCheckpoint, storedIdOf } from "../../api/state/checkpoint.ts";
 import type { CheckpointName } from "../../backends/backend.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { defined } from "../../base/defined.ts";
+import { controllerOf } from "../../kube/object.ts";
 
 /** Each Pod of a sandbox is disrupted once. */
 export function disruptionCheckpointName({ metadata: { name, uid }, status }: Sandbox): string {
   return `${name}-pause-${hash("sha256", `${uid}/disruption/${status?.podInfo?.podUID}`).slice(0, 8)}`;
+}
+
+/** Whether a disruption goes on: the sandbox is captured, or it is to continue in another Pod. */
+export function isUnderWay(disruption: { outcome: string } | undefined): boolean {
+  return disruption?.outcome === "Migrating" || disruption?.outcome === "Pausing";
+}
+
+/** A set replaces its sandboxes that nobody has claimed faster than it moves them, and a build starts again. */
+export function isSavedFrom(sandbox: Sandbox, pod: Pod): boolean {
+  const kind = controllerOf(sandbox)?.kind;
+  const isUnclaimed = kind === "SandboxSet" && sandbox.metadata.labels?.[labels.sandboxClaimed] !== "true";
+  return disruptionPolicyOf(pod) !== "End" && !isUnclaimed && kind !== "NamedSnapshot";
 }
 
 /** The Checkpoint that holds a sandbox during a pause. Each pause of a sandbox has its own, and each disruption. */

@@ -82,6 +82,15 @@ export class NodeCpus {
     return own !== undefined && !needs.cpuFeatures.every((feature) => own.has(feature));
   }
 
+  /** Whether memory of one node can be restored on another one. Undefined: no version of gVisor has run on both. */
+  covers(from: Node, to: Node): boolean | undefined {
+    const [own, others] = [this.#reportOf(from)?.cpus ?? {}, this.#reportOf(to)?.cpus ?? {}];
+    const version = Object.keys(own).findLast((one) => others[one] !== undefined);
+    if (version === undefined) return undefined;
+    const [needed, known] = [this.#features(own[version]), this.#features(others[version])];
+    return needed && known && [...needed].every((feature) => known.has(feature));
+  }
+
   /** Whether the node evicts Pods that exceed their limit of ephemeral storage, as a kubelet does. */
   limitsStorage(nodeName: string | undefined): boolean {
     const node = nodeName === undefined ? undefined : this.#nodes.store.get(nodeName);

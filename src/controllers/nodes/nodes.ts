@@ -4,12 +4,13 @@ import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
+import { Taint } from "../../api/state/node.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 
 /** The fields of a Node that are read here (Kubernetes API v1.36). The others, such as its images, are long and not kept. */
 export const Node = z.object({
   metadata: ObjectMeta,
-  spec: z.object({ unschedulable: z.boolean().optional() }).default({}),
+  spec: z.object({ unschedulable: z.boolean().optional(), taints: z.array(Taint).optional() }).default({}),
   status: z
     .object({
       runtimeHandlers: z
@@ -23,7 +24,8 @@ export const Node = z.object({
       /** `bootID` changes whenever the machine starts. */
       nodeInfo: z.object({ bootID: z.string().default("") }).default({ bootID: "" }),
       /** A kubelet reports how much ephemeral storage Pods can have, and evicts those that exceed their limit. */
-      allocatable: z.object({ "ephemeral-storage": z.unknown() }).partial().optional(),
+      allocatable: z.record(z.string(), z.union([z.string(), z.number()])).optional(),
+      conditions: z.array(z.object({ type: z.string(), status: z.string() })).optional(),
     })
     .default({ runtimeHandlers: [], nodeInfo: { bootID: "" } }),
 });

@@ -22,13 +22,14 @@ import { memberOf } from "./pool.ts";
 import type { SetPlan, SetState } from "./state.ts";
 import { StatusPace } from "./conditions.ts";
 
+const ownerSet = controllerKeys("SandboxSet", group);
+
 export function setWatches({ informers, cache }: SetDependencies): ControllerWatch[] {
-  const owner = controllerKeys("SandboxSet", group);
   return [
     watching(informers.sets),
-    watching(informers.sandboxes, owner),
+    watching(informers.sandboxes, ownerSet),
     watching(informers.templates, (template) => [
-      ...owner(template),
+      ...ownerSet(template),
       ...cache.setsByTemplate(keyOf(template.metadata)).map(({ metadata }) => keyOf(metadata)),
     ]),
     watching(informers.snapshots, (snapshot) =>
@@ -132,6 +133,12 @@ export function sandboxSetController(parts: ControllerParts): Controller {
   const requeues = new RequeueSource();
   parts.engines.onChange(() => {
     for (const set of informers.sets.store.list()) requeues.enqueue(keyOf(set.metadata));
+  });
+  parts.departures.onNode((pods) => {
+    for (const { metadata } of pods) {
+      const sandbox = cache.sandbox(keyOf(metadata));
+      for (const key of sandbox === undefined ? [] : ownerSet(sandbox)) requeues.enqueue(key);
+    }
   });
   return {
     name: "sandboxset",

@@ -7,7 +7,7 @@ import type { NewSandboxes } from "./new-sandboxes.ts";
 import type { StatusPace } from "./conditions.ts";
 
 export interface SetDependencies
-  extends Omit<ClusterParts, "client">, Omit<ProcessParts, "metrics">, Pick<CellParts, "engines"> {
+  extends Omit<ClusterParts, "client">, Omit<ProcessParts, "metrics">, Pick<CellParts, "engines" | "departures"> {
   statuses: StatusWriter<SandboxSet>;
   statusPace: StatusPace;
   newSandboxes: NewSandboxes;

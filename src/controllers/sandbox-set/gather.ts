@@ -70,11 +70,13 @@ function revisionOf(set: SandboxSet, { cache }: SetDependencies): Pick<SetState,
 function membersOf(
   set: SandboxSet,
   revision: SetState["revision"],
-  { cache, sandboxWrites, newSandboxes, engines }: SetDependencies,
+  { cache, sandboxWrites, newSandboxes, engines, departures }: SetDependencies,
 ): Pick<SetState, "members" | "deletionsUnseen"> {
   const isBound = isBoundToEngine(set, revision, cache);
   const hasOldEngine = ({ status }: Sandbox): boolean =>
     !isBound && engines.stateOf({ engineId: status?.ramet?.engine }) === "earlier";
+  const needsReplacement = (sandbox: Sandbox): boolean =>
+    hasOldEngine(sandbox) || departures.leaves(cache.pod(keyOf(sandbox.metadata))).leaving;
   const owned = cache
     .sandboxesOfSet(keyOf(set.metadata))
     .map((sandbox) => sandboxWrites.latest(sandbox))
@@ -82,7 +84,7 @@ function membersOf(
     .filter((sandbox) => controllerOf(sandbox)?.uid === set.metadata.uid);
   const isUnseen = ({ metadata }: Sandbox): boolean => newSandboxes.isLeaving(metadata.uid);
   return {
-    members: owned.map((sandbox) => memberOf(sandbox, isUnseen(sandbox), hasOldEngine(sandbox))),
+    members: owned.map((sandbox) => memberOf(sandbox, isUnseen(sandbox), needsReplacement(sandbox))),
     deletionsUnseen: owned.some(isUnseen),
   };
 }

@@ -345,14 +345,14 @@ describe("materialised revisions", () => {
 });
 
 describe("a set whose sandboxes have an earlier engine", () => {
-  const hasOldEngine = (kind: Shape["kind"], index: number, old = false): Member => ({
+  const needsReplacement = (kind: Shape["kind"], index: number, old = false): Member => ({
     ...memberFrom({ kind, old, ageSeconds: index }, index),
-    hasOldEngine: true,
+    needsReplacement: true,
   });
 
   it("creates new sandboxes first, whatever maxUnavailable allows, and deletes an earlier one for each that is ready", () => {
     const spec = { replicas: 5, updateStrategy: { maxUnavailable: "100%" } };
-    const before = [0, 1, 2, 3, 4].map((index) => hasOldEngine("available", index));
+    const before = [0, 1, 2, 3, 4].map((index) => needsReplacement("available", index));
     const plan = planSet(stateOf(spec, before));
     expect([created(plan.actions), of(plan.actions, "retire").length]).toEqual([1, 0]);
     expect(plan.status).toMatchObject({ availableReplicas: 5, updatedReplicas: 0 });
@@ -378,7 +378,7 @@ describe("a set whose sandboxes have an earlier engine", () => {
     const plan = planSet(
       stateOf(
         spec,
-        [0, 1, 2, 3, 4].map((index) => hasOldEngine("available", index, true)),
+        [0, 1, 2, 3, 4].map((index) => needsReplacement("available", index, true)),
       ),
     );
     expect([created(plan.actions), of(plan.actions, "retire").length]).toEqual([0, 2]);

@@ -79,7 +79,7 @@ function minimumAvailable({ replicas }: Pool, unavailable: number): number {
   return Math.max(0, replicas - unavailable);
 }
 
-/** An upgrade of the runtime is no change of the user's, so it makes no sandbox unavailable. */
+/** An upgrade of the runtime and a node that leaves are no changes of the user's, so they make no sandbox unavailable. */
 function maxUnavailable(update: number, { isContentUpdated }: Pool): number {
   return isContentUpdated ? 0 : update;
 }

@@ -11,7 +11,7 @@ export function poolOf({ set, revision, sameContent, members, unseen }: SetState
   const hash = "problem" in revision ? set.status?.updateRevision : revision.hash;
   const isOfRevision = ({ revisionHash }: { revisionHash: string | undefined }): boolean =>
     hash === undefined || revisionHash === hash;
-  const isUpdated = (member: Member): boolean => isOfRevision(member) && !member.hasOldEngine;
+  const isUpdated = (member: Member): boolean => isOfRevision(member) && !member.needsReplacement;
   const pooled = members.filter(({ state }) => state === "creating" || state === "available");
   const available = pooled.filter(({ state }) => state === "available");
   return {
@@ -26,18 +26,18 @@ export function poolOf({ set, revision, sameContent, members, unseen }: SetState
     /** The creating and available sandboxes that the cache shows. */
     members: pooled,
     isUpdated,
-    /** Whether all have the content of the current revision, so that others are old only by their engine. */
+    /** Whether all have the content of the current revision, so that others are old only by their engine or their node. */
     isContentUpdated: pooled.every((one) => isOfRevision(one) || sameContent.has(one.revisionHash ?? "")),
   };
 }
 
 /**
  * @param isLeaving whether this process has requested its deletion
- * @param hasOldEngine whether its engine is an earlier one, although no memory that it was cloned from needs that
+ * @param needsReplacement whether its engine is an earlier one, although no memory that it was cloned from needs that, or its node leaves
  */
-export function memberOf(sandbox: Sandbox, isLeaving: boolean, hasOldEngine = false): Member {
+export function memberOf(sandbox: Sandbox, isLeaving: boolean, needsReplacement = false): Member {
   const state = isLeaving ? "leaving" : stateOf(sandbox);
-  return { sandbox, state, revisionHash: sandbox.metadata.labels?.[labels.templateHash], hasOldEngine };
+  return { sandbox, state, revisionHash: sandbox.metadata.labels?.[labels.templateHash], needsReplacement };
 }
 
 function stateOf(sandbox: Sandbox): MemberState {

@@ -36,8 +36,8 @@ export interface Member {
   sandbox: Sandbox;
   state: MemberState;
   revisionHash: string | undefined;
-  /** Whether it was started in an earlier cell image than new sandboxes are. */
-  hasOldEngine: boolean;
+  /** Whether its cell image is an earlier one than that of new sandboxes, or its node is about to end it. */
+  needsReplacement: boolean;
 }
 
 /**

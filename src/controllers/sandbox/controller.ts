@@ -13,6 +13,7 @@ import { StatusWriter } from "../../kube/status-writer.ts";
 import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../cluster/cache.ts";
 import { ImageLookups } from "../images/image-lookups.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
+import { isUnderWay } from "../cluster/pause-checkpoint.ts";
 import { applyAction } from "./apply.ts";
 import { isCellAction } from "./cell-actions.ts";
 import { CellCalls } from "./cell-calls.ts";
@@ -20,7 +21,7 @@ import { CredentialValues } from "./credential-values.ts";
 import { gather } from "./gather.ts";
 import { Namespaces } from "./namespaces.ts";
 import { NewPods } from "./new-pods.ts";
-import { intendedEnd, isUnderWay, planUnsaved } from "./plan-disruption.ts";
+import { intendedEnd, planUnsaved } from "./plan-disruption.ts";
 import { planSandbox } from "./plan.ts";
 import { neverStarted } from "./plan-rollback.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
@@ -113,7 +114,8 @@ async function applyPlan(state: SandboxState, plan: SandboxPlan, dependencies: S
 }
 
 function hasNewOutcome({ status }: Sandbox, { outcome }: { outcome: string }): boolean {
-  return outcome !== status?.ramet?.disruption?.outcome && outcome !== "Withdrawn" && !isUnderWay({ outcome });
+  const isOver = outcome !== "Withdrawn" && outcome !== "NoTarget" && !isUnderWay({ outcome });
+  return isOver && outcome !== status?.ramet?.disruption?.outcome;
 }
 
 /**
@@ -197,6 +199,9 @@ export function sandboxController(parts: ControllerParts): Controller {
   const { informers, clock, random, pullTimeoutMilliseconds } = parts;
   const requeues = new RequeueSource();
   const metrics = parts.metrics && disruptionMetrics(parts.metrics.registry);
+  parts.departures.onChange((keys) => {
+    for (const key of keys) requeues.enqueue(key);
+  });
   const dependencies: SandboxDependencies = {
     ...parts,
     statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),

@@ -27,7 +27,7 @@ import type { SandboxState } from "./state.ts";
 
 /** Reads the state for a plan from the cache. A decision that would end a sandbox is confirmed with the API server. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {
-  const { cache, calls, clock } = dependencies;
+  const { cache, calls, clock, departures } = dependencies;
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
   const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, dependencies);
   const template = resolveTemplate(sandbox, cache, checkpoint);
@@ -65,6 +65,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     rolledBackPause: owned.find(isOfRollback),
     orphans: owned.filter((one) => one !== pauseCheckpoint && !isOfRollback(one)),
     otherCheckpoint: otherCheckpoint(cache.checkpointsOf(keyOf(sandbox.metadata))),
+    departure: await departures.of(sandbox, pod),
     stoppedBy: stoppedBy(pod, cache.checkpointsOf(keyOf(sandbox.metadata))),
     ignored: gatherIgnored(sandbox, { template, pod }, dependencies),
     pullTimeoutInMilliseconds: gatherPull(sandbox, pod, image, dependencies),

@@ -1,14 +1,14 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { RametSandboxStatus } from "../../api/kinds/sandbox.ts";
-import { labels } from "../../api/names/labels.ts";
+import type { DisruptionCause, RametSandboxStatus } from "../../api/kinds/sandbox.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { captureProgress, checkpointState } from "../../api/state/checkpoint.ts";
 import { problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
+import { soonest } from "../../kube/controller.ts";
+import type { Transition } from "../../kube/events.ts";
 import type { RametError } from "../../base/errors.ts";
-import { controllerOf } from "../../kube/object.ts";
-import { disruptionCheckpointName } from "../cluster/pause-checkpoint.ts";
+import { disruptionCheckpointName, isSavedFrom, isUnderWay } from "../cluster/pause-checkpoint.ts";
 import { cellRuns, disruptionCause, isDisrupted, isEnded } from "../cluster/pod-facts.ts";
 import { contentsOfPause, type SandboxAction, type SandboxPlan, type SandboxState } from "./state.ts";
 import { changed, ended, lost, notPaused, paused } from "./status.ts";
@@ -45,42 +45,35 @@ function disruptionUnderWay(state: SandboxState): Disruption | undefined {
   const { podInfo, ramet } = state.sandbox.status ?? {};
   const recorded = ramet?.disruption;
   if (recorded !== undefined && recorded.podUID === podInfo?.podUID && isUnderWay(recorded)) return recorded;
-  if (pod === undefined || !begins(state, pod)) return undefined;
+  const cause = pod && beginning(state, pod);
+  if (pod === undefined || cause === undefined) return undefined;
   const outcome = disruptionPolicyOf(pod) === "Pause" ? "Pausing" : "Migrating";
-  return { cause: disruptionCause(pod), at: now.toISOString(), outcome, podUID: pod.metadata.uid };
+  return { cause, at: now.toISOString(), outcome, podUID: pod.metadata.uid };
 }
 
-function begins(state: SandboxState, pod: Pod): boolean {
+/** Why a disruption begins now: others end the Pod, or its node leaves and it is the sandbox's turn. */
+function beginning(state: SandboxState, pod: Pod): DisruptionCause | undefined {
   const { uid } = pod.metadata;
   const { podInfo, ramet } = state.sandbox.status ?? {};
-  const isCurrent = uid === (podInfo?.podUID ?? uid);
+  if (uid !== (podInfo?.podUID ?? uid) || isEnded(pod) || !isSavedFrom(state.sandbox, pod)) return undefined;
   const isWithdrawn = ramet?.disruption?.outcome === "Withdrawn" && ramet.disruption.podUID === uid;
-  if (isWithdrawn && pod.metadata.deletionTimestamp === undefined) return false;
-  return isCurrent && !isEnded(pod) && isDisrupted(pod) && isSaved(state, pod);
-}
-
-export function isUnderWay({ outcome }: Pick<Disruption, "outcome">): boolean {
-  return outcome === "Migrating" || outcome === "Pausing";
-}
-
-/** A set replaces its sandboxes that nobody has claimed faster than it moves them, and a build starts again. */
-function isSaved({ sandbox }: SandboxState, pod: Pod): boolean {
-  const kind = controllerOf(sandbox)?.kind;
-  const isUnclaimed = kind === "SandboxSet" && sandbox.metadata.labels?.[labels.sandboxClaimed] !== "true";
-  return disruptionPolicyOf(pod) !== "End" && !isUnclaimed && kind !== "NamedSnapshot";
+  const isIgnored = isWithdrawn && pod.metadata.deletionTimestamp === undefined;
+  if (isDisrupted(pod) && !isIgnored) return disruptionCause(pod);
+  return state.departure?.turn === "now" ? state.departure.cause : undefined;
 }
 
 function begin(state: SandboxState, disruption: Disruption): SandboxPlan {
   if (state.restoreInPlace?.state === "running")
     return { actions: [], status: held(state, disruption, "The capture waits for the rollback, which is being done") };
   const { sandbox, pauseCheckpoint: earlier } = state;
-  const note = `The Pod is being ended (${disruption.cause}); the sandbox is captured to continue from there`;
+  const why = whyCaptured(state, disruption);
+  const note = `${why} (${disruption.cause}); the sandbox is captured to continue from there`;
   return {
     actions: [
       { do: "createPauseCheckpoint", persistentContents: contentsOfPause(state), isOfDisruption: true },
       ...(earlier === undefined ? [] : [{ do: "deleteCheckpoint", checkpoint: earlier } as const]),
     ],
-    status: held(state, disruption, "A checkpoint is being taken, because its Pod is being ended"),
+    status: held(state, disruption, `A checkpoint is being taken. ${why}`),
     ...(disruption.podUID !== sandbox.status?.ramet?.disruption?.podUID && {
       transitions: [{ type: "Warning", reason: "SandboxDisrupted", action: "Capture", note }],
     }),
@@ -88,9 +81,22 @@ function begin(state: SandboxState, disruption: Disruption): SandboxPlan {
 }
 
 function capturing(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
-  const message = `The checkpoint ${checkpoint.metadata.name} ${captureProgress(checkpoint)}, because the Pod is being ended`;
+  const { name } = checkpoint.metadata;
+  const message = `The checkpoint ${name} ${captureProgress(checkpoint)}. ${whyCaptured(state, disruption)}`;
   return { actions: [], status: held(state, disruption, message) };
 }
+
+function whyCaptured({ pod }: SandboxState, { cause }: Disruption): string {
+  const isAhead = pod !== undefined && !isDisrupted(pod) && aheadCauses.has(cause);
+  return isAhead ? "Its node is leaving" : "Its Pod is being ended";
+}
+
+const aheadCauses: ReadonlySet<string> = new Set<DisruptionCause>([
+  "NodeCordoned",
+  "NodeLeaving",
+  "NodeReclaimed",
+  "NodeTaint",
+]);
 
 /** The sandbox still responds. */
 function held(state: SandboxState, disruption: Disruption, message: string) {
@@ -155,9 +161,33 @@ function withdrawn(state: SandboxState, disruption: Disruption, checkpoint: Chec
   const status = changed(state, "Running", { message, drop: ["SandboxPaused"] });
   return {
     actions: [{ do: "deleteCheckpoint", checkpoint }],
-    status: withDisruption(status, { ...disruption, outcome: "Withdrawn" }),
+    status: withDisruption(status, { ...disruption, outcome: "Withdrawn", endedAt: state.now.toISOString() }),
   };
 }
+
+/** Reports that no other node takes a running sandbox whose node leaves, until one does or the node stays. */
+export function withDeparture(state: SandboxState, plan: SandboxPlan): SandboxPlan {
+  const { sandbox, pod, departure } = state;
+  const status = plan.status ?? sandbox.status ?? {};
+  const { disruption, ...ramet } = status.ramet ?? {};
+  if (status.phase !== "Running" || pod === undefined || isUnderWay(disruption)) return plan;
+  const wasReported = disruption?.outcome === "NoTarget";
+  if (departure === undefined) return wasReported ? { ...plan, status: { ...status, ramet } } : plan;
+  const again = { ...plan, ...soonest(plan.requeueAfterMilliseconds, departureMilliseconds) };
+  const { cause, mark } = departure;
+  if (departure.turn !== "noTarget" || cause === undefined) return again;
+  const { message } = departure;
+  const { uid: podUID } = pod.metadata;
+  const at = wasReported ? disruption.at : state.now.toISOString();
+  const reported = { ...again, status: withDisruption(status, { cause, at, outcome: "NoTarget", podUID, message }) };
+  if (wasReported) return reported;
+  const note = `Its node is leaving: ${mark}. No other node takes it, so it runs until its Pod is ended. ${message}`;
+  const transition: Transition = { type: "Warning", reason: "NoTarget", action: "Capture", note };
+  return { ...reported, transitions: [...(plan.transitions ?? []), transition] };
+}
+
+/** For a turn that no event announces. */
+const departureMilliseconds = 30_000;
 
 /** For a checkpoint of a disruption that cannot be created, as in a namespace that is being deleted. Undefined: it is repeated. */
 export function planUnsaved(state: SandboxState, plan: SandboxPlan, error: RametError): SandboxPlan | undefined {

@@ -4,7 +4,7 @@ import type { Condition } from "../../api/schema/metadata.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { endProblem, isEnded } from "../cluster/pod-facts.ts";
+import { endProblem, isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
 import { awaitsImage, isResume } from "./rollback.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, type ConditionChange, failed, notStartable } from "./status.ts";
@@ -20,9 +20,12 @@ export function planPaused(state: SandboxState): SandboxPlan {
     const isDeleting = pod.metadata.deletionTimestamp !== undefined;
     const isKept = isDeleting || (isResumed && isOfResume(state, pod));
     // The resume waits for the end of the Pod, and its status need not.
-    const status = isKept && isResumed ? resuming(state, completed) : undefined;
+    const isNext = isKept && isResumed && state.departure?.turn !== "later";
+    const status = isNext ? resuming(state, completed) : undefined;
     return { actions: [...(isKept ? [] : [{ do: "deletePod", pod } as const]), ...tidyUp], ...defined({ status }) };
   }
+  // It resumes after the end of its Pod, as many others may.
+  if (isResumed && state.departure?.turn === "later") return { actions: tidyUp, requeueAfterMilliseconds: 15_000 };
   // A resume that was requested meanwhile needs no status in between.
   if (isResumed) return { actions: tidyUp, status: resuming(state, completed) };
   return { actions: tidyUp, status: changed(state, "Paused", { conditions: [completed], drop: ["Ready"] }) };
@@ -61,7 +64,8 @@ export function planPausedAgain(state: SandboxState): SandboxPlan | undefined {
   const { sandbox, pod, origin } = state;
   if (sandbox.spec.paused !== true || !isResume(sandbox)) return undefined;
   const isChanged = origin.kind === "impossible" && origin.error.code === "TemplateMismatch";
-  const waits = pod === undefined ? isChanged || awaitsImage(sandbox) : replacedImage(state, pod) !== undefined;
+  const isStuck = (one: Pod) => replacedImage(state, one) !== undefined || unscheduledWords(one) !== undefined;
+  const waits = pod === undefined ? isChanged || awaitsImage(sandbox) : isStuck(pod);
   const condition = findCondition(sandbox.status?.conditions, "SandboxPaused");
   if (!waits || condition?.reason !== "SnapshotPauseSucceed") return undefined;
   const isThere = pod !== undefined && pod.metadata.deletionTimestamp === undefined;

@@ -10,7 +10,7 @@ import type { Transition } from "../../kube/events.ts";
 import { planCreatedPaused } from "./plan-created-paused.ts";
 import { withCredentials } from "./plan-credentials.ts";
 import { withEgress } from "./plan-egress.ts";
-import { intendedEnd } from "./plan-disruption.ts";
+import { intendedEnd, withDeparture } from "./plan-disruption.ts";
 import { planPaused, planPausedAgain } from "./plan-paused.ts";
 import { planRollingBack, withRollback } from "./plan-rollback.ts";
 import { planRunning } from "./plan-running.ts";
@@ -63,7 +63,7 @@ function planPhase(state: SandboxState): SandboxPlan {
     case "Resuming":
       return planRollingBack(state) ?? planPausedAgain(state) ?? withRollback(state, planStart(state));
     case "Running":
-      return withCredentials(state, withEgress(state, withRollback(state, planRunning(state))));
+      return withDeparture(state, withCredentials(state, withEgress(state, withRollback(state, planRunning(state)))));
     case "Paused":
       return withRollback(state, planPaused(state));
     case "Succeeded":

@@ -14,6 +14,7 @@ import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { DesiredEgress } from "../origin/egress.ts";
 import type { Attempt } from "../cluster/attempts.ts";
+import type { Departure } from "../cluster/departures.ts";
 import type { Origin } from "../origin/origin.ts";
 import type { CpuPlan } from "../nodes/plan-cpus.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
@@ -44,6 +45,8 @@ export interface SandboxState extends CellCallStates {
   credentials: WantedCredentials;
   /** The checkpoint that has ended `pod`, because its `keepRunning` is false. */
   stoppedBy: string | undefined;
+  /** Why and when the sandbox leaves its node, or resumes after that. Absent: neither. */
+  departure?: Departure | undefined;
   pauseCheckpoint: Checkpoint | undefined;
   /** The checkpoint that will hold the paused sandbox after the requested rollback. */
   rolledBackPause: Checkpoint | undefined;

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { NodeTerm } from "../../api/state/target.ts";
 import type { KubeClient } from "../kube-client.ts";
 import { ObjectMeta } from "../object.ts";
 import type { ResourceClient } from "../resource-client.ts";
@@ -48,6 +49,7 @@ export const Volume = z.looseObject({
       .looseObject({ namespace: z.string().default(""), name: z.string().default(""), uid: z.string().optional() })
       .optional(),
     persistentVolumeReclaimPolicy: z.string().default("Retain"),
+    nodeAffinity: z.object({ required: z.object({ nodeSelectorTerms: z.array(NodeTerm) }).nullish() }).nullish(),
   }),
   status: z.looseObject({ phase: z.string().optional() }).optional(),
 });

@@ -1,0 +1,139 @@
+import {
+  type Amounts,
+  misfit,
+  type Misfit,
+  misfits,
+  type Placement,
+  type TargetNode,
+  without,
+} from "../../api/state/target.ts";
+
+/** Sandboxes that leave their nodes before their Pods are ended, and those that resume after their Pods were. */
+export interface Moves {
+  /** Running sandboxes of leaving nodes whose capture has not begun. */
+  candidates: readonly Candidate[];
+  /** Sandboxes that are captured or resumed now, as far as they use the store and the nodes. */
+  moving: readonly Moving[];
+  /** Captured sandboxes without a Pod. */
+  captured: readonly Ordered[];
+  nodes: readonly TargetNode[];
+  /** How many sandboxes of a node move at the same time; twice as many of a namespace, and four times as many in all. */
+  atOnce: number;
+  /** Whether a node is known to have the CPU features of another one. */
+  hasCpu: (from: string, to: string) => boolean | undefined;
+}
+
+/** What the order depends on. */
+interface Ordered {
+  key: string;
+  namespace: string;
+  priority: number;
+  createdAt: string;
+}
+
+export interface Candidate extends Ordered {
+  urgent: boolean;
+  place: Placement;
+  /** It continues on another node. */
+  needsTarget: boolean;
+  /** It has had its turn and has not begun: it waits for nobody, and nobody for it. */
+  isLate: boolean;
+}
+
+export interface Moving {
+  namespace: string;
+  nodeName: string;
+  isResuming: boolean;
+  /** What it will request on another node. Undefined: it is there, or it is not known. */
+  place?: Placement | undefined;
+}
+
+export type Turn = { turn: "now" } | { turn: "later" } | { turn: "noTarget"; message: string };
+
+/**
+ * Whose turn it is, by key. Urgent nodes come first, then Pods with a higher priority, then older sandboxes. A sandbox that no node
+ * takes does not begin and keeps nobody waiting. Pure, and the same for the same state, so concurrent callers admit the same ones.
+ */
+export function planMoves(moves: Moves): Map<string, Turn> {
+  const turns = new Map<string, Turn>();
+  const resumes = placesFor(
+    moves.moving.filter(({ isResuming }) => isResuming),
+    moves.atOnce,
+  );
+  for (const one of [...moves.captured].sort(inOrder)) turns.set(one.key, resumes.take(one) ? now : later);
+  const targets = targetsIn(moves);
+  for (const { place } of moves.moving) if (place !== undefined) targets.take(place);
+  const places = placesFor(moves.moving, moves.atOnce);
+  for (const one of [...moves.candidates].sort(inOrder)) turns.set(one.key, turnOf(one, places, targets));
+  return turns;
+}
+
+const now: Turn = { turn: "now" };
+const later: Turn = { turn: "later" };
+
+function turnOf(one: Candidate, places: ReturnType<typeof placesFor>, targets: ReturnType<typeof targetsIn>): Turn {
+  if (!one.isLate && places.isFull(one)) return later;
+  const found = one.needsTarget ? targets.take(one.place) : undefined;
+  if (found !== undefined) return { turn: "noTarget", message: found };
+  if (!one.isLate) places.take(one);
+  return now;
+}
+
+function inOrder(a: Ordered & { urgent?: boolean }, b: Ordered & { urgent?: boolean }): number {
+  const urgency = Number(b.urgent ?? false) - Number(a.urgent ?? false);
+  const age = a.createdAt.localeCompare(b.createdAt) || a.key.localeCompare(b.key);
+  return urgency || b.priority - a.priority || age;
+}
+
+/** Counts by source node, by namespace and in all. Those that resume are not limited by their former node. */
+function placesFor(taken: readonly Moving[], atOnce: number) {
+  const counts = new Map<string, number>();
+  const keysOf = ({ namespace, nodeName }: { namespace: string; nodeName?: string }): [string, number][] => [
+    ...(nodeName === undefined ? [] : [[`node ${nodeName}`, atOnce] as [string, number]]),
+    [`namespace ${namespace}`, 2 * atOnce],
+    ["all", 4 * atOnce],
+  ];
+  const add = (one: Parameters<typeof keysOf>[0]) => {
+    for (const [key] of keysOf(one)) counts.set(key, (counts.get(key) ?? 0) + 1);
+  };
+  for (const one of taken) add(one);
+  const nodeOf = (one: Ordered & { place?: Placement }) => ({
+    namespace: one.namespace,
+    ...(one.place && { nodeName: one.place.nodeName }),
+  });
+  const isFull = (one: Ordered & { place?: Placement }) =>
+    keysOf(nodeOf(one)).some(([key, most]) => (counts.get(key) ?? 0) >= most);
+  const take = (one: Ordered & { place?: Placement }): boolean => {
+    if (isFull(one)) return false;
+    add(nodeOf(one));
+    return true;
+  };
+  return { isFull, take };
+}
+
+/** Reserves what each sandbox will request on the node with the most memory left. */
+function targetsIn({ nodes, hasCpu }: Moves) {
+  const left = new Map<string, Amounts>(nodes.map(({ metadata, free }) => [metadata.name, free]));
+  /** Returns why no node takes it. */
+  const take = (place: Placement): string | undefined => {
+    const found = new Map<Misfit, number>();
+    let best: TargetNode | undefined;
+    for (const node of nodes) {
+      const { name } = node.metadata;
+      const now = { ...node, free: left.get(name) ?? {} };
+      const why = misfit(place, now, hasCpu(place.nodeName, name));
+      if (why !== undefined) found.set(why, (found.get(why) ?? 0) + 1);
+      else if (best === undefined || (now.free["memory"] ?? 0) > (best.free["memory"] ?? 0)) best = now;
+    }
+    if (best === undefined) return noTarget(found, nodes.length);
+    left.set(best.metadata.name, without(best.free, place.requests));
+    return undefined;
+  };
+  return { take };
+}
+
+function noTarget(found: ReadonlyMap<Misfit, number>, nodes: number): string {
+  if (nodes <= 1) return "No other node exists";
+  const reasons = [...found].map(([why, count]) => `${count} ${misfits[why]}`);
+  return `Of ${nodes} nodes, ${reasons.join(", ")}`;
+}

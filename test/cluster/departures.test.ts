@@ -1,0 +1,133 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { annotations } from "../../src/api/names/labels.ts";
+import { startScheduler } from "../setup/scheduler.ts";
+import { type Cluster, openCluster } from "./controllers-cluster.ts";
+import { StandInNode } from "./controllers-stand-in-node.ts";
+import { nodeObjects } from "./node-objects.ts";
+
+/**
+ * A real API server, the real scheduler and the real controllers. The nodes are objects, and their cells are stand-ins: this does not
+ * prove that memory survives a move (disruption.test.ts does).
+ */
+const node = new StandInNode({
+  buildOn: () => ({
+    version: "stand-in",
+    architecture: "amd64",
+    guest: `sha256:${"0".repeat(64)}`,
+    cpuFeatures: ["sse2"],
+  }),
+});
+let cluster: Cluster;
+let stopScheduler: () => Promise<void>;
+const nodes = nodeObjects(() => cluster.client);
+
+beforeAll(async () => {
+  cluster = await openCluster({ startNode: node.start, allApis: true });
+  stopScheduler = await startScheduler(cluster.kubeconfigPath);
+  await cluster.namespace("t");
+  await nodes.add("a");
+}, 300_000);
+afterAll(async () => {
+  await stopScheduler();
+  await cluster.close();
+});
+
+const apiVersion = "agents.kruise.io/v1alpha1";
+const spec = {
+  terminationGracePeriodSeconds: 1,
+  containers: [{ name: "main", image: "python", command: ["sleep", "1"] }],
+};
+async function create(name: string, { policy, more = {} }: { policy?: string; more?: object } = {}): Promise<Sandbox> {
+  const metadata = policy === undefined ? {} : { annotations: { [annotations.onDisruption]: policy } };
+  const template = { metadata, spec: { ...spec, ...more } };
+  await cluster.create({ apiVersion, kind: "Sandbox", metadata: { name, namespace: "t" }, spec: { template } });
+  return cluster.sandbox(`t/${name}`, ({ status }) => status?.phase === "Running");
+}
+const on = (name: string, nodeName: string) =>
+  cluster.sandbox(`t/${name}`, ({ status }) => status?.phase === "Running" && status.nodeName === nodeName);
+const disruptionOf = ({ status }: Sandbox) => status?.ramet?.disruption;
+
+it("says that no other node takes a sandbox, and takes that back when its node stays", async () => {
+  await create("only");
+  await nodes.cordon("a", true);
+  const stuck = await cluster.sandbox("t/only", (one) => disruptionOf(one)?.outcome === "NoTarget");
+  expect(stuck.status).toMatchObject({ phase: "Running", nodeName: "a" });
+  expect(disruptionOf(stuck)).toMatchObject({ cause: "NodeCordoned", message: "No other node exists" });
+  await nodes.cordon("a", false);
+  const { status } = await cluster.sandbox("t/only", (one) => disruptionOf(one) === undefined);
+  expect(status).toMatchObject({ phase: "Running", nodeName: "a" });
+});
+
+it("moves the sandboxes of a cordoned node to another one, at most four at the same time", async () => {
+  const names = Array.from({ length: 12 }, (_, at) => `s${at}`);
+  const before = new Map<string, Sandbox>();
+  for (const name of names) before.set(name, await create(name));
+  await create("pinned", { more: { nodeSelector: { "kubernetes.io/hostname": "a" } } });
+  await create("paused-later", { policy: "Pause" });
+  await create("ends", { policy: "End" });
+  await nodes.add("b");
+  let most = 0;
+  const stop = cluster.seen.sandboxes.store.subscribe(() => {
+    const all = cluster.seen.sandboxes.store.list();
+    most = Math.max(most, all.filter((one) => disruptionOf(one)?.outcome === "Migrating").length);
+  });
+  await nodes.cordon("a", true);
+  for (const name of names) {
+    const after = await on(name, "b");
+    expect(after.metadata.uid).toBe(before.get(name)?.metadata.uid);
+    expect(disruptionOf(after)).toMatchObject({ cause: "NodeCordoned", outcome: "Migrated" });
+  }
+  stop();
+  expect(most).toBe(4);
+  const pinned = await cluster.sandbox("t/pinned", (one) => disruptionOf(one)?.outcome === "NoTarget");
+  expect(pinned.status).toMatchObject({ phase: "Running", nodeName: "a" });
+  expect(disruptionOf(pinned)?.message).toBe(
+    "Of 2 nodes, 1 do not accept its Pod, 1 do not have the labels that it needs",
+  );
+  for (const name of ["paused-later", "ends"]) expect(disruptionOf(await on(name, "a"))).toBeUndefined();
+});
+
+it("pauses sandboxes with the policy Pause when their node is about to be deleted", async () => {
+  await nodes.taint("a", "ToBeDeletedByClusterAutoscaler");
+  const { status, spec: own } = await cluster.sandbox("t/paused-later", (one) => one.status?.phase === "Paused");
+  expect(own.paused).toBe(true);
+  expect(status?.ramet?.disruption).toMatchObject({ cause: "NodeLeaving", outcome: "Paused" });
+  expect((await on("ends", "a")).status?.ramet).not.toHaveProperty("disruption");
+});
+
+it("continues a move that has begun although the controllers are killed and the mark is withdrawn", async () => {
+  await nodes.cordon("b", true);
+  await nodes.taint("a");
+  await nodes.cordon("a", false);
+  await cluster.sandbox("t/s0", (one) => disruptionOf(one)?.outcome === "Migrating");
+  await cluster.stopControllers();
+  await nodes.cordon("b", false);
+  await cluster.startControllers();
+  await cluster.sandbox("t/s0", (one) => disruptionOf(one)?.outcome === "Migrated" && one.status?.phase === "Running");
+});
+
+it("fills a set on another node before it removes its sandboxes from one that leaves", async () => {
+  await nodes.cordon("a", true);
+  await cluster.create({
+    apiVersion,
+    kind: "SandboxSet",
+    metadata: { name: "pool", namespace: "t" },
+    spec: { replicas: 3, template: { spec } },
+  });
+  const ready = () => cluster.seen.sets.store.get("t/pool")?.status?.availableReplicas;
+  const members = () =>
+    cluster.seen.sandboxes.store.list().filter(({ metadata }) => metadata.ownerReferences?.[0]?.kind === "SandboxSet");
+  await expect.poll(ready, { timeout: 60_000 }).toBe(3);
+  await nodes.cordon("a", false);
+  let least = 3;
+  const stop = cluster.seen.sets.store.subscribe(() => (least = Math.min(least, ready() ?? 0)));
+  await nodes.taint("b", "karpenter.sh/disrupted");
+  await expect
+    .poll(() => members().map(({ status, metadata }) => metadata.deletionTimestamp ?? status?.nodeName), {
+      timeout: 60_000,
+    })
+    .toEqual(["a", "a", "a"]);
+  stop();
+  expect(least).toBe(3);
+});

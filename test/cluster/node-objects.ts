@@ -1,0 +1,28 @@
+import type { KubeClient } from "../../src/kube/kube-client.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+
+/** Nodes that are objects: a stand-in runs their Pods, or nothing does. */
+export function nodeObjects(client: () => KubeClient) {
+  const nodes = () => client().resource(coreResources.nodes);
+  const patch = (name: string, change: object) => nodes().mergePatch({ name }, change);
+  return {
+    /** Creates a node that is ready. */
+    add: async (name: string, { annotations = {} }: { annotations?: Record<string, string> } = {}): Promise<void> => {
+      const labels = { "kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64" };
+      await nodes().create({ apiVersion: "v1", kind: "Node", metadata: { name, labels, annotations } });
+      const size = { cpu: "16", memory: "64Gi", pods: "100" };
+      const conditions = [{ type: "Ready", status: "True", reason: "StandIn", message: "" }];
+      const status = { capacity: size, allocatable: size, conditions, nodeInfo: { bootID: `boot-${name}` } };
+      await nodes().mergePatch({ name }, { status }, { subresource: "status" });
+      // The controller of nodes, which does not run here, removes the taint of a new node.
+      await patch(name, { spec: { taints: null } });
+    },
+    remove: async (name: string): Promise<void> => {
+      await nodes().delete({ name }, {});
+    },
+    cordon: (name: string, unschedulable: boolean) => patch(name, { spec: { unschedulable } }),
+    /** Replaces the taints. */
+    taint: (name: string, ...keys: string[]) =>
+      patch(name, { spec: { taints: keys.map((key) => ({ key, effect: "NoSchedule" })) } }),
+  };
+}
