@@ -11,6 +11,8 @@ import { findCondition } from "../../src/kube/conditions.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { count, counterTemplate } from "./counter.ts";
 import { realNode } from "./controllers-real-node.ts";
+import { localNodeName } from "../../src/local/node/node-object.ts";
+import { nodeObjects } from "./node-objects.ts";
 
 /** Tests with real cells and real gVisor that a sandbox survives the end of its Pod. */
 let cluster: Cluster;
@@ -156,6 +158,23 @@ it("continues a sandbox if the controllers are killed during the capture", async
   await cluster.restartControllers();
   await continued(before);
   expect(await count(cluster, "e")).toBe(2);
+});
+
+it("moves a sandbox before its Pod is ended, with its memory, and completes that without the mark and after a restart", async () => {
+  const nodes = nodeObjects(() => cluster.client);
+  const before = await create("j");
+  expect(await count(cluster, "j")).toBe(1);
+  // The other node is an object. The local node, which knows no taints, runs the next Pod too.
+  await nodes.add("other");
+  await nodes.taint(localNodeName, "karpenter.sh/disrupted");
+  await cluster.sandbox("t/j", ({ status }) => status?.ramet?.disruption?.outcome === "Migrating");
+  await nodes.taint(localNodeName);
+  await cluster.restartControllers();
+  const after = await continued(before);
+  expect(after.metadata.uid).toBe(before.metadata.uid);
+  expect(after.status?.ramet?.disruption).toMatchObject({ cause: "NodeLeaving", outcome: "Migrated" });
+  expect(await count(cluster, "j")).toBe(2);
+  await nodes.remove("other");
 });
 
 it("completes a checkpoint that is being taken, and then continues the sandbox", async () => {

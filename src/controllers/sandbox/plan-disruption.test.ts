@@ -295,3 +295,86 @@ describe("the end of a Pod that the controllers intend", () => {
     expect(done({ sandbox: pending })).toContain("intendEnd");
   });
 });
+
+describe("a running sandbox whose node leaves", () => {
+  const runs = pod({ isDeleting: false });
+  const leaves = { cause: "NodeCordoned", mark: "it is cordoned" } as const;
+  const noTarget = { ...leaves, turn: "noTarget", message: "No other node exists" } as const;
+  const reported = { cause: "NodeCordoned", at: now.toISOString(), outcome: "NoTarget", podUID: "old" };
+
+  it("is captured when it is its turn, and not before", () => {
+    const first = plan({ pod: runs, departure: { ...leaves, turn: "now" } });
+    expect(first.actions).toMatchObject([{ do: "createPauseCheckpoint", isOfDisruption: true }]);
+    expect(first.status?.ramet?.disruption).toMatchObject({ cause: "NodeCordoned", outcome: "Migrating" });
+    expect(first.transitions).toMatchObject([{ note: expect.stringMatching(/^Its node is leaving/) as string }]);
+    const waiting = plan({ pod: runs, departure: { ...leaves, turn: "later" } });
+    expect(waiting).toMatchObject({ actions: [], requeueAfterMilliseconds: 30_000 });
+    expect(waiting.status?.ramet).toBeUndefined();
+  });
+
+  it("is captured to the end although its node stays after all", () => {
+    const begun = sandbox({ ramet: underWay() });
+    const { status, actions } = plan({ sandbox: begun, pod: runs, pauseCheckpoint: capture("Succeeded") });
+    expect(status).toMatchObject({ phase: "Paused", ramet: { disruption: { outcome: "Migrating" } } });
+    expect(actions).toEqual([]);
+  });
+
+  it("runs on without a target and says why once, until another node takes it or its own one stays", () => {
+    const { status, actions, transitions } = plan({ pod: runs, departure: noTarget });
+    expect(actions).toEqual([]);
+    expect(status).toMatchObject({
+      phase: "Running",
+      ramet: { disruption: { ...reported, message: "No other node exists" } },
+    });
+    expect(transitions).toMatchObject([{ type: "Warning", reason: "NoTarget" }]);
+    const stuck = sandbox({ ramet: { disruption: { ...reported, message: "No other node exists" } } });
+    const again = plan({ sandbox: stuck, pod: runs, departure: noTarget });
+    expect(again.status?.ramet).toEqual(stuck.status?.ramet);
+    expect(again.transitions).toBeUndefined();
+    expect(done({ sandbox: stuck, pod: runs, departure: { ...leaves, turn: "now" } })).toEqual([
+      "createPauseCheckpoint",
+    ]);
+    expect(plan({ sandbox: stuck, pod: runs }).status?.ramet).toEqual({});
+  });
+
+  it("is captured without a target when its Pod is really ended", () => {
+    const stuck = sandbox({ ramet: { disruption: reported } });
+    const { status, actions } = plan({
+      sandbox: stuck,
+      pod: pod({ reason: "EvictionByEvictionAPI" }),
+      departure: noTarget,
+    });
+    expect(actions).toMatchObject([{ do: "createPauseCheckpoint" }]);
+    expect(status?.ramet?.disruption).toMatchObject({ cause: "Evicted", outcome: "Migrating" });
+  });
+
+  it("runs on after a capture that failed, and says when that was", () => {
+    const begun = sandbox({ ramet: underWay() });
+    const { status, actions } = plan({ sandbox: begun, pod: runs, pauseCheckpoint: capture("Failed") });
+    expect(actions).toMatchObject([{ do: "deleteCheckpoint" }]);
+    expect(status).toMatchObject({
+      phase: "Running",
+      ramet: { disruption: { outcome: "Withdrawn", endedAt: now.toISOString() } },
+    });
+  });
+});
+
+it("resumes in turn after its Pod was ended", () => {
+  const held = {
+    type: "SandboxPaused",
+    status: "False" as const,
+    reason: "CheckpointSucceeded",
+    message: "",
+    lastTransitionTime,
+  };
+  const { status, ...rest } = sandbox({ ramet: underWay() });
+  const waiting = { ...rest, status: { ...status, phase: "Paused" as const, conditions: [held] } };
+  const parts = { sandbox: waiting, pod: undefined, pauseCheckpoint: capture("Succeeded") };
+  expect(plan({ ...parts, departure: { turn: "later" } })).toMatchObject({
+    actions: [],
+    requeueAfterMilliseconds: 15_000,
+  });
+  expect(plan({ ...parts, departure: { turn: "later" } }).status?.phase).not.toBe("Resuming");
+  expect(plan({ ...parts, departure: { turn: "now" } }).status).toMatchObject({ phase: "Resuming" });
+  expect(plan(parts).status).toMatchObject({ phase: "Resuming" });
+});
