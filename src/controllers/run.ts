@@ -21,7 +21,7 @@ import { type EngineUpkeepOptions, runEngineUpkeep } from "./collect/engine-upke
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./cluster/cache.ts";
 import { DataFindings } from "./cluster/data-findings.ts";
-import { Departures } from "./cluster/departures.ts";
+import { Departures, termsOfVolumes } from "./cluster/departures.ts";
 import { Exclusion, createInformers } from "./cluster/resources.ts";
 import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
 import { Engines, type EnginesOptions } from "./images/engines.ts";
@@ -173,8 +173,14 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   const begin = async (): Promise<void> => {
     const nodeCpus = await NodeCpus.open(client, nodes, { log, signal });
     const storeReports = await StoreReports.open(client, log, signal);
-    const { clock } = client;
-    const departures = new Departures({ client, nodes, informers, nodeCpus, clock, atOnce: cells.concurrentMoves });
+    const departures = new Departures({
+      nodes,
+      informers,
+      nodeCpus,
+      termsOfVolumes: (pod) => termsOfVolumes(pod, client),
+      clock: client.clock,
+      atOnce: cells.concurrentMoves,
+    });
     const parts = { informers, seal, credentialKeys: credentials, engines, nodeCpus, storeReports, userNamespaces };
     await work(options, { ...opened, ...parts, departures }, signal).finally(() => {
       departures.close();

@@ -126,5 +126,5 @@ function configOf(pod: Pod): CellConfig {
 }
 
 function ignoreMissing(error: unknown): void {
-  if (!/not found|NotFound|Conflict|modified/i.test(String(error))) console.error("stand-in node:", error);
+  if (!/not found|NotFound|Conflict|modified|precondition/i.test(String(error))) console.error("stand-in node:", error);
 }

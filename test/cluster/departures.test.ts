@@ -97,14 +97,17 @@ it("pauses sandboxes with the policy Pause when their node is about to be delete
 });
 
 it("continues a move that has begun although the controllers are killed and the mark is withdrawn", async () => {
-  await nodes.cordon("b", true);
+  await create("new");
+  await on("new", "b");
   await nodes.taint("a");
   await nodes.cordon("a", false);
-  await cluster.sandbox("t/s0", (one) => disruptionOf(one)?.outcome === "Migrating");
+  await nodes.cordon("b", true);
+  await cluster.sandbox("t/new", (one) => disruptionOf(one)?.outcome === "Migrating");
   await cluster.stopControllers();
   await nodes.cordon("b", false);
   await cluster.startControllers();
-  await cluster.sandbox("t/s0", (one) => disruptionOf(one)?.outcome === "Migrated" && one.status?.phase === "Running");
+  const moved = await cluster.sandbox("t/new", (one) => disruptionOf(one)?.outcome === "Migrated");
+  expect(moved.status?.phase).toBe("Running");
 });
 
 it("fills a set on another node before it removes its sandboxes from one that leaves", async () => {

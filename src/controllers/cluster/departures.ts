@@ -14,7 +14,6 @@ import {
   without,
 } from "../../api/state/target.ts";
 import type { Clock } from "../../base/clock.ts";
-import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -28,7 +27,7 @@ import { isEnded, unscheduledWords } from "./pod-facts.ts";
 import type { Informers } from "./resources.ts";
 
 interface DeparturesOptions {
-  client: KubeClient;
+  termsOfVolumes: (pod: Pod) => Promise<Placement["terms"]>;
   nodes: Pick<Informer<Node>, "store">;
   informers: Pick<Informers, "pods" | "sandboxes">;
   nodeCpus: Pick<NodeCpus, "covers">;
@@ -46,6 +45,8 @@ const longestMoveMilliseconds = 300_000;
 const beginMilliseconds = 30_000;
 /** After a move, and after a capture that has failed. */
 const againMilliseconds = 60_000;
+/** A plan also depends on the time. */
+const validMilliseconds = 5_000;
 /** Changes of this time are announced together. */
 const announceMilliseconds = 200;
 
@@ -60,6 +61,7 @@ export class Departures {
   readonly #since = new Map<string, number>();
   readonly #listeners: ((keys: readonly string[]) => void)[] = [];
   #turns: ReadonlyMap<string, Departure> | undefined;
+  #plannedAt = 0;
   #announced: ReadonlyMap<string, Departure> = new Map();
   #cancel: (() => void) | undefined;
 
@@ -109,7 +111,7 @@ export class Departures {
   async of({ metadata }: Pick<Sandbox, "metadata">, pod: Pod | undefined): Promise<Departure | undefined> {
     const key = keyOf(metadata);
     if (pod !== undefined && this.#termsOf(pod) === undefined && this.leaves(pod).leaving) {
-      this.#volumes.set(pod.metadata.uid, await this.#termsOfVolumes(pod));
+      this.#volumes.set(pod.metadata.uid, await this.#options.termsOfVolumes(pod));
       this.#turns = undefined;
     }
     return this.#plan().get(key);
@@ -132,7 +134,9 @@ export class Departures {
   }
 
   #plan(): ReadonlyMap<string, Departure> {
-    this.#turns ??= this.#planned();
+    if (this.#turns !== undefined && this.#now() < this.#plannedAt + validMilliseconds) return this.#turns;
+    this.#plannedAt = this.#now();
+    this.#turns = this.#planned();
     return this.#turns;
   }
 
@@ -165,16 +169,16 @@ export class Departures {
     ]);
   }
 
-  /** Those of which it is known where their volumes can be attached are candidates. */
+  /** Candidates are those whose volumes are known, and that have not just moved. */
   #candidatesOn(node: Node): Found[] {
     return this.#podsOn(node.metadata.name).flatMap((pod) => {
       const { uid } = pod.metadata;
       const sandbox = this.#options.informers.sandboxes.store.get(keyOf(pod.metadata));
       const leaving = leavingNode(node, tolerationsOf(pod));
-      if (sandbox === undefined || !leaving.leaving || !this.#isCandidate(sandbox, pod, leaving.cause)) return [];
+      if (sandbox === undefined || !leaving.leaving || !isCandidate(sandbox, pod, leaving.cause)) return [];
       const { cause, mark, urgent } = leaving;
       const [why, terms] = [{ key: keyOf(pod.metadata), uid, cause, mark }, this.#termsOf(pod)];
-      if (terms === undefined) return [why];
+      if (terms === undefined || this.#isRecent(sandbox)) return [why];
       const isLate = this.#now() - (this.#since.get(uid) ?? Infinity) > beginMilliseconds;
       const place = placementOf(pod, node.metadata.labels ?? {}, terms);
       const needsTarget = disruptionPolicyOf(pod) === "Migrate";
@@ -190,35 +194,27 @@ export class Departures {
     );
   }
 
-  /** A pause takes a sandbox from its user, so it waits for the end of a node that is only cordoned. */
-  #isCandidate(sandbox: Sandbox, pod: Pod, cause: DisruptionCause): boolean {
-    const { phase, podInfo, ramet } = sandbox.status ?? {};
-    const { deletionTimestamp, uid } = pod.metadata;
-    if (phase !== "Running" || podInfo?.podUID !== uid || sandbox.spec.paused === true) return false;
-    if (deletionTimestamp !== undefined || sandbox.metadata.deletionTimestamp !== undefined || isEnded(pod))
-      return false;
-    if (!isSavedFrom(sandbox, pod) || (cause === "NodeCordoned" && disruptionPolicyOf(pod) === "Pause")) return false;
-    const { disruption } = ramet ?? {};
-    const isRecent = this.#options.clock.now().getTime() < Date.parse(disruption?.endedAt ?? "") + againMilliseconds;
-    return !isUnderWay(disruption) && !isRecent;
+  /** Whether it has just moved, or tried to. */
+  #isRecent({ status }: Sandbox): boolean {
+    const endedAt = Date.parse(status?.ramet?.disruption?.endedAt ?? "");
+    return this.#options.clock.now().getTime() < endedAt + againMilliseconds;
   }
 
-  /** Undefined: it uses neither the store nor a node, or it takes too long. */
-  #underWay(sandbox: Sandbox): Moving | undefined {
-    const { phase, podInfo, ramet } = sandbox.status ?? {};
-    const age = this.#options.clock.now().getTime() - Date.parse(ramet?.disruption?.at ?? "");
-    const pod = this.#options.informers.pods.store.get(keyOf(sandbox.metadata));
-    const isWaiting = phase === "Resuming" && pod !== undefined && unscheduledWords(pod) !== undefined;
-    if (isWaiting || phase === "Paused" || !(age < longestMoveMilliseconds)) return undefined;
-    const node = this.#options.nodes.store.get(podInfo?.nodeName ?? "");
-    const isThere = phase === "Resuming" && pod?.spec.nodeName !== undefined;
-    const place = pod === undefined || isThere ? undefined : placementOf(pod, node?.metadata.labels ?? {});
-    return {
-      namespace: sandbox.metadata.namespace,
-      nodeName: podInfo?.nodeName ?? "",
-      isResuming: phase === "Resuming",
-      ...defined({ place }),
-    };
+  /** Undefined: it waits for a node, or it takes too long. */
+  #underWay({ metadata, status }: Sandbox): Moving | undefined {
+    const { namespace } = metadata;
+    const since = Date.parse(status?.ramet?.disruption?.at ?? "");
+    const pod = this.#options.informers.pods.store.get(keyOf(metadata));
+    const isResuming = status?.phase === "Resuming";
+    const isWaiting = isResuming && pod !== undefined && unscheduledWords(pod) !== undefined;
+    if (isWaiting || !(this.#options.clock.now().getTime() < since + longestMoveMilliseconds)) return undefined;
+    const nodeName = status?.podInfo?.nodeName ?? "";
+    const isThere = isResuming && pod?.spec.nodeName !== undefined;
+    return { namespace, nodeName, isResuming, ...(pod && !isThere && { place: this.#placeOf(pod, nodeName) }) };
+  }
+
+  #placeOf(pod: Pod, nodeName: string): Placement {
+    return placementOf(pod, this.#options.nodes.store.get(nodeName)?.metadata.labels ?? {});
   }
 
   #targets(): TargetNode[] {
@@ -251,21 +247,32 @@ export class Departures {
   #now(): number {
     return this.#options.clock.monotonicMilliseconds();
   }
+}
 
-  /** A claim or a volume that cannot be found limits nothing: the scheduler decides. */
-  async #termsOfVolumes({ metadata, spec }: Pod): Promise<NodeTerm[][]> {
-    const { client } = this.#options;
-    const names = volumeClaims(spec.volumes ?? [], metadata.name).map(({ claim }) => claim);
-    const { namespace } = metadata;
-    const terms = names.map(async (name) => {
-      const claim = await claimsIn(client).find({ namespace, name }).catch(ignoreFinal);
-      const volume = claim?.spec.volumeName;
-      const found =
-        volume === undefined ? undefined : await volumesIn(client).find({ name: volume }).catch(ignoreFinal);
-      return found?.spec.nodeAffinity?.required?.nodeSelectorTerms;
-    });
-    return (await Promise.all(terms)).filter((one) => one !== undefined);
-  }
+/** Where the volumes of a Pod can be attached. A claim or a volume that cannot be found limits nothing: the scheduler decides. */
+export async function termsOfVolumes({ metadata, spec }: Pod, client: KubeClient): Promise<NodeTerm[][]> {
+  const { namespace } = metadata;
+  const terms = volumeClaims(spec.volumes ?? [], metadata.name).map(async ({ claim: name }) => {
+    const claim = await claimsIn(client).find({ namespace, name }).catch(ignoreFinal);
+    const volume = claim?.spec.volumeName;
+    const found = volume === undefined ? undefined : await volumesIn(client).find({ name: volume }).catch(ignoreFinal);
+    return found?.spec.nodeAffinity?.required?.nodeSelectorTerms;
+  });
+  return (await Promise.all(terms)).filter((one) => one !== undefined);
+}
+
+/** A pause takes a sandbox from its user, so it waits for the end of a node that is only cordoned. */
+function isCandidate(sandbox: Sandbox, pod: Pod, cause: DisruptionCause): boolean {
+  const waitsForEnd = cause === "NodeCordoned" && disruptionPolicyOf(pod) === "Pause";
+  return (
+    runsIn(sandbox, pod) && isSavedFrom(sandbox, pod) && !waitsForEnd && !isUnderWay(sandbox.status?.ramet?.disruption)
+  );
+}
+
+function runsIn({ metadata, spec, status }: Sandbox, pod: Pod): boolean {
+  const isCurrent = status?.phase === "Running" && status.podInfo?.podUID === pod.metadata.uid;
+  const isDeleted = [metadata, pod.metadata].some(({ deletionTimestamp }) => deletionTimestamp !== undefined);
+  return isCurrent && !isDeleted && spec.paused !== true && !isEnded(pod);
 }
 
 interface Found {

@@ -1,5 +1,5 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { DisruptionCause, RametSandboxStatus } from "../../api/kinds/sandbox.ts";
+import type { DisruptionCause, RametSandboxStatus, Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { captureProgress, checkpointState } from "../../api/state/checkpoint.ts";
@@ -8,6 +8,7 @@ import { defined } from "../../base/defined.ts";
 import { soonest } from "../../kube/controller.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { RametError } from "../../base/errors.ts";
+import type { Departure } from "../cluster/departures.ts";
 import { disruptionCheckpointName, isSavedFrom, isUnderWay } from "../cluster/pause-checkpoint.ts";
 import { cellRuns, disruptionCause, isDisrupted, isEnded } from "../cluster/pod-facts.ts";
 import { contentsOfPause, type SandboxAction, type SandboxPlan, type SandboxState } from "./state.ts";
@@ -53,13 +54,18 @@ function disruptionUnderWay(state: SandboxState): Disruption | undefined {
 
 /** Why a disruption begins now: others end the Pod, or its node leaves and it is the sandbox's turn. */
 function beginning(state: SandboxState, pod: Pod): DisruptionCause | undefined {
+  const { sandbox, departure } = state;
   const { uid } = pod.metadata;
-  const { podInfo, ramet } = state.sandbox.status ?? {};
-  if (uid !== (podInfo?.podUID ?? uid) || isEnded(pod) || !isSavedFrom(state.sandbox, pod)) return undefined;
-  const isWithdrawn = ramet?.disruption?.outcome === "Withdrawn" && ramet.disruption.podUID === uid;
-  const isIgnored = isWithdrawn && pod.metadata.deletionTimestamp === undefined;
-  if (isDisrupted(pod) && !isIgnored) return disruptionCause(pod);
-  return state.departure?.turn === "now" ? state.departure.cause : undefined;
+  const isCurrent = uid === (sandbox.status?.podInfo?.podUID ?? uid);
+  if (!isCurrent || isEnded(pod) || !isSavedFrom(sandbox, pod)) return undefined;
+  if (isDisrupted(pod) && !isIgnored(sandbox, pod)) return disruptionCause(pod);
+  return departure?.turn === "now" ? departure.cause : undefined;
+}
+
+/** Its capture has failed, and nobody deletes the Pod. */
+function isIgnored({ status }: Sandbox, { metadata }: Pod): boolean {
+  const { outcome, podUID } = status?.ramet?.disruption ?? {};
+  return outcome === "Withdrawn" && podUID === metadata.uid && metadata.deletionTimestamp === undefined;
 }
 
 function begin(state: SandboxState, disruption: Disruption): SandboxPlan {
@@ -167,23 +173,32 @@ function withdrawn(state: SandboxState, disruption: Disruption, checkpoint: Chec
 
 /** Reports that no other node takes a running sandbox whose node leaves, until one does or the node stays. */
 export function withDeparture(state: SandboxState, plan: SandboxPlan): SandboxPlan {
-  const { sandbox, pod, departure } = state;
-  const status = plan.status ?? sandbox.status ?? {};
+  const { departure } = state;
+  const status: SandboxStatus = plan.status ?? state.sandbox.status ?? {};
   const { disruption, ...ramet } = status.ramet ?? {};
-  if (status.phase !== "Running" || pod === undefined || isUnderWay(disruption)) return plan;
+  if (status.phase !== "Running" || isUnderWay(disruption)) return plan;
   const wasReported = disruption?.outcome === "NoTarget";
   if (departure === undefined) return wasReported ? { ...plan, status: { ...status, ramet } } : plan;
-  const again = { ...plan, ...soonest(plan.requeueAfterMilliseconds, departureMilliseconds) };
-  const { cause, mark } = departure;
-  if (departure.turn !== "noTarget" || cause === undefined) return again;
-  const { message } = departure;
-  const { uid: podUID } = pod.metadata;
-  const at = wasReported ? disruption.at : state.now.toISOString();
-  const reported = { ...again, status: withDisruption(status, { cause, at, outcome: "NoTarget", podUID, message }) };
-  if (wasReported) return reported;
-  const note = `Its node is leaving: ${mark}. No other node takes it, so it runs until its Pod is ended. ${message}`;
-  const transition: Transition = { type: "Warning", reason: "NoTarget", action: "Capture", note };
-  return { ...reported, transitions: [...(plan.transitions ?? []), transition] };
+  const stays = noTarget(state, departure, wasReported ? disruption : undefined);
+  return {
+    ...plan,
+    ...soonest(plan.requeueAfterMilliseconds, departureMilliseconds),
+    ...(stays !== undefined && { status: withDisruption(status, stays) }),
+    ...(stays !== undefined && !wasReported && { transitions: [...(plan.transitions ?? []), stuck(departure)] }),
+  };
+}
+
+function stuck(departure: Departure): Transition {
+  const why = departure.turn === "noTarget" ? departure.message : "";
+  const note = `Its node is leaving: ${departure.mark}. No other node takes it, so it runs until its Pod is ended. ${why}`;
+  return { type: "Warning", reason: "NoTarget", action: "Capture", note };
+}
+
+function noTarget({ pod, now }: SandboxState, departure: Departure, before?: Disruption): Disruption | undefined {
+  const { cause } = departure;
+  if (departure.turn !== "noTarget" || cause === undefined) return undefined;
+  const at = before?.at ?? now.toISOString();
+  return { cause, at, outcome: "NoTarget", message: departure.message, ...defined({ podUID: pod?.metadata.uid }) };
 }
 
 /** For a turn that no event announces. */

@@ -16,18 +16,18 @@ export function planPaused(state: SandboxState): SandboxPlan {
   const condition = findCondition(sandbox.status?.conditions, "SandboxPaused");
   const completed = pauseCompleted(condition);
   const isResumed = sandbox.spec.paused !== true;
+  // After the end of its Pod it resumes in turn, as many others may.
+  const resume = isResumed && state.departure?.turn !== "later" ? () => resuming(state, completed) : undefined;
   if (pod !== undefined) {
     const isDeleting = pod.metadata.deletionTimestamp !== undefined;
     const isKept = isDeleting || (isResumed && isOfResume(state, pod));
+    if (!isKept) return { actions: [{ do: "deletePod", pod }, ...tidyUp] };
     // The resume waits for the end of the Pod, and its status need not.
-    const isNext = isKept && isResumed && state.departure?.turn !== "later";
-    const status = isNext ? resuming(state, completed) : undefined;
-    return { actions: [...(isKept ? [] : [{ do: "deletePod", pod } as const]), ...tidyUp], ...defined({ status }) };
+    return { actions: tidyUp, ...defined({ status: resume?.() }) };
   }
-  // It resumes after the end of its Pod, as many others may.
-  if (isResumed && state.departure?.turn === "later") return { actions: tidyUp, requeueAfterMilliseconds: 15_000 };
   // A resume that was requested meanwhile needs no status in between.
-  if (isResumed) return { actions: tidyUp, status: resuming(state, completed) };
+  if (resume !== undefined) return { actions: tidyUp, status: resume() };
+  if (isResumed) return { actions: tidyUp, requeueAfterMilliseconds: 15_000 };
   return { actions: tidyUp, status: changed(state, "Paused", { conditions: [completed], drop: ["Ready"] }) };
 }
 

@@ -1,0 +1,197 @@
+import { expect, it } from "vitest";
+import { ManualClock } from "../../../test/setup/manual-clock.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations } from "../../api/names/labels.ts";
+import { Pod } from "../../api/schema/pod.ts";
+import { NodeTerm } from "../../api/state/target.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import { ObjectStore } from "../../kube/store.ts";
+import { Node } from "../nodes/nodes.ts";
+import { Departures } from "./departures.ts";
+import type { Informers } from "./resources.ts";
+
+const start = new Date("2030-01-01T00:00:00Z");
+let version = 0;
+const metadata = (name: string, more: object = {}) => ({
+  name,
+  namespace: "t",
+  uid: `uid-${name}`,
+  resourceVersion: `${++version}`,
+  creationTimestamp: start.toISOString(),
+  ...more,
+});
+const node = (name: string, spec: object = {}): Node =>
+  Node.parse({
+    metadata: { name, uid: name, resourceVersion: `${++version}` },
+    spec,
+    status: {
+      conditions: [{ type: "Ready", status: "True" }],
+      allocatable: { cpu: "4", memory: "8Gi", pods: "10" },
+    },
+  });
+const pod = (name: string, { memory = "1Gi", policy = "Migrate", more = {} } = {}): Pod =>
+  Pod.parse({
+    metadata: metadata(name, { uid: `pod-${name}`, annotations: { [annotations.onDisruption]: policy } }),
+    spec: { nodeName: "old", containers: [{ name: "main", image: "i", resources: { requests: { memory } } }], ...more },
+    status: { phase: "Running" },
+  });
+const sandbox = (name: string, { phase = "Running", disruption, owner = "", spec = {} }: Shape = {}): Sandbox => {
+  const ownerReferences =
+    owner === ""
+      ? []
+      : [{ apiVersion: "agents.kruise.io/v1alpha1", kind: owner, name: "o", uid: "o", controller: true }];
+  return Sandbox.parse({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Sandbox",
+    metadata: metadata(name, { ownerReferences }),
+    spec,
+    status: { phase, podInfo: { podUID: `pod-${name}`, nodeName: "old" }, ramet: { disruption } },
+  });
+};
+interface Shape {
+  phase?: string;
+  disruption?: object;
+  owner?: string;
+  spec?: object;
+}
+const zone = { key: "zone", operator: "In", values: ["a"] };
+const underWay = { cause: "NodeCordoned", at: start.toISOString(), outcome: "Migrating" };
+
+function world(atOnce?: number) {
+  const clock = new ManualClock(start);
+  const store = <T extends KubeObject>() =>
+    new ObjectStore<T>((error) => {
+      throw error;
+    });
+  const [nodes, pods, sandboxes] = [store<Node>(), store<Pod>(), store<Sandbox>()];
+  const departures = new Departures({
+    termsOfVolumes: () => Promise.resolve([[NodeTerm.parse({ matchExpressions: [zone] })]]),
+    nodes: { store: nodes },
+    informers: { pods: { store: pods }, sandboxes: { store: sandboxes } } as unknown as Informers,
+    nodeCpus: { covers: () => undefined },
+    clock,
+    ...(atOnce !== undefined && { atOnce }),
+  });
+  const changed: string[] = [];
+  departures.onChange((keys) => changed.push(...keys));
+  const run = (name: string, shape: Shape = {}, fields: Parameters<typeof pod>[1] = {}) => {
+    pods.put(pod(name, fields));
+    sandboxes.put(sandbox(name, shape));
+  };
+  const of = (name: string) => departures.of({ metadata: sandbox(name).metadata }, pods.get(`t/${name}`));
+  nodes.put(node("old"));
+  nodes.put(node("new"));
+  return { clock, nodes, pods, sandboxes, departures, changed, run, of };
+}
+
+it("announces the sandboxes of a node that leaves, and that they stay after all", async () => {
+  const { clock, nodes, changed, run, of } = world();
+  run("a");
+  clock.advance(1_000);
+  expect(changed).toEqual([]);
+  expect(await of("a")).toBeUndefined();
+  nodes.put(node("old", { unschedulable: true }));
+  expect(await of("a")).toEqual({ turn: "now", cause: "NodeCordoned", mark: "it is cordoned" });
+  clock.advance(1_000);
+  expect(changed.splice(0)).toEqual(["t/a"]);
+  nodes.put(node("old"));
+  clock.advance(1_000);
+  expect(changed).toEqual(["t/a"]);
+  expect(await of("a")).toBeUndefined();
+});
+
+it("leaves alone what is not to move ahead", async () => {
+  const { nodes, run, of } = world();
+  run("ends", {}, { policy: "End" });
+  run("pauses", {}, { policy: "Pause" });
+  run("spare", { owner: "SandboxSet" });
+  run("build", { owner: "NamedSnapshot" });
+  run("starting", { phase: "Pending" });
+  run("pausing", { spec: { paused: true } });
+  run("tolerant", {}, { more: { tolerations: [{ operator: "Exists" }] } });
+  run("moves");
+  nodes.put(node("old", { unschedulable: true }));
+  for (const name of ["ends", "pauses", "spare", "build", "starting", "pausing", "tolerant"])
+    expect(await of(name)).toBeUndefined();
+  expect(await of("moves")).toMatchObject({ turn: "now" });
+  nodes.put(node("old", { taints: [{ key: "ToBeDeletedByClusterAutoscaler", effect: "NoSchedule" }] }));
+  expect(await of("pauses")).toMatchObject({ turn: "now", cause: "NodeLeaving" });
+});
+
+it("moves nothing ahead if none may move at the same time", async () => {
+  const { nodes, pods, departures, run, of } = world(0);
+  run("a");
+  nodes.put(node("old", { unschedulable: true }));
+  expect(await of("a")).toBeUndefined();
+  expect(departures.leaves(pods.get("t/a"))).toEqual({ leaving: false });
+});
+
+it("counts moves under way for five minutes, and a turn that is not taken for half a minute", async () => {
+  const { clock, nodes, sandboxes, run, of } = world(1);
+  run("a");
+  run("b");
+  run("c");
+  nodes.put(node("old", { unschedulable: true }));
+  expect((await Promise.all(["a", "b"].map(of))).map((one) => one?.turn)).toEqual(["now", "later"]);
+  // Nothing begins to capture it.
+  clock.advance(31_000);
+  expect((await Promise.all(["a", "b"].map(of))).map((one) => one?.turn)).toEqual(["now", "now"]);
+  sandboxes.put(sandbox("b", { disruption: underWay }));
+  expect((await of("c"))?.turn).toBe("later");
+  clock.advance(300_000);
+  expect((await of("c"))?.turn).toBe("now");
+});
+
+it("waits a minute after a capture that has failed", async () => {
+  const { clock, nodes, run, of } = world();
+  run("a", { disruption: { ...underWay, outcome: "Withdrawn", podUID: "pod-a", endedAt: start.toISOString() } });
+  nodes.put(node("old", { unschedulable: true }));
+  expect(await of("a")).toMatchObject({ turn: "later" });
+  clock.advance(61_000);
+  expect(await of("a")).toMatchObject({ turn: "now" });
+});
+
+it("counts what other sandboxes request on a target, and names what is missing", async () => {
+  const { nodes, pods, run, of } = world();
+  run("a", {}, { memory: "3Gi" });
+  const used = pod("used", { memory: "6Gi" });
+  pods.put({ ...used, spec: { ...used.spec, nodeName: "new" } });
+  nodes.put(node("old", { unschedulable: true }));
+  expect(await of("a")).toMatchObject({
+    turn: "noTarget",
+    message: expect.stringContaining("too little CPU") as string,
+  });
+  pods.remove(used, true);
+  expect(await of("a")).toMatchObject({ turn: "now" });
+});
+
+it("lets captured sandboxes resume in turn, and does not count one that no node takes", async () => {
+  const { run, sandboxes, pods, of } = world(1);
+  for (const name of ["a", "b", "c"]) run(name, { phase: "Paused", disruption: underWay });
+  expect((await Promise.all(["a", "b", "c"].map(of))).map((one) => one?.turn)).toEqual(["now", "now", "later"]);
+  sandboxes.put(sandbox("a", { phase: "Resuming", disruption: underWay }));
+  expect((await of("c"))?.turn).toBe("later");
+  const condition = { type: "PodScheduled", status: "False", reason: "Unschedulable", message: "no node" };
+  pods.put({ ...pod("a"), status: { phase: "Pending", conditions: [{ ...condition, status: "False" }] } });
+  expect((await of("c"))?.turn).toBe("now");
+});
+
+it("moves a sandbox with volumes only to a node where these can be attached", async () => {
+  const { clock, nodes, changed, run, of } = world();
+  run("a", {}, { more: { volumes: [{ name: "data", persistentVolumeClaim: { claimName: "data" } }] } });
+  nodes.put(node("old", { unschedulable: true }));
+  clock.advance(1_000);
+  expect(changed).toEqual(["t/a"]);
+  expect(await of("a")).toMatchObject({ turn: "noTarget", message: expect.stringContaining("volumes") as string });
+  const { metadata: own, ...rest } = node("zoned");
+  nodes.put({ ...rest, metadata: { ...own, labels: { zone: "a" } } });
+  expect(await of("a")).toMatchObject({ turn: "now" });
+});
+
+it("counts a captured sandbox as moving until it has resumed", async () => {
+  const { nodes, run, of } = world(1);
+  run("a", { phase: "Paused", disruption: underWay });
+  run("b");
+  nodes.put(node("old", { unschedulable: true }));
+  expect((await of("b"))?.turn).toBe("later");
+});
