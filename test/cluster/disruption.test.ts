@@ -2,6 +2,7 @@ import { renameSync, writeFileSync } from "node:fs";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { annotations } from "../../src/api/names/labels.ts";
+import { localNodeLabels } from "../../src/api/names/system-names.ts";
 import { guestClientPort } from "../../src/api/wire/cell-api.ts";
 import { clusterCredentials } from "../../src/backends/cell-keys.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
@@ -165,7 +166,7 @@ it("moves a sandbox before its Pod is ended, with its memory, and completes that
   const before = await create("j");
   expect(await count(cluster, "j")).toBe(1);
   // The other node is an object. The local node, which knows no taints, runs the next Pod too.
-  await nodes.add("other");
+  await nodes.add("other", { labels: localNodeLabels });
   await nodes.taint(localNodeName, "karpenter.sh/disrupted");
   await cluster.sandbox("t/j", ({ status }) => status?.ramet?.disruption?.outcome === "Migrating");
   await nodes.taint(localNodeName);

@@ -1,14 +1,19 @@
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 
+interface Parts {
+  annotations?: Record<string, string>;
+  labels?: Record<string, string>;
+}
+
 /** Nodes that are objects: a stand-in runs their Pods, or nothing does. */
 export function nodeObjects(client: () => KubeClient) {
   const nodes = () => client().resource(coreResources.nodes);
   const patch = (name: string, change: object) => nodes().mergePatch({ name }, change);
   return {
     /** Creates a node that is ready. */
-    add: async (name: string, { annotations = {} }: { annotations?: Record<string, string> } = {}): Promise<void> => {
-      const labels = { "kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64" };
+    add: async (name: string, { annotations = {}, labels: own = {} }: Parts = {}): Promise<void> => {
+      const labels = { "kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64", ...own };
       await nodes().create({ apiVersion: "v1", kind: "Node", metadata: { name, labels, annotations } });
       const size = { cpu: "16", memory: "64Gi", pods: "100" };
       const conditions = [{ type: "Ready", status: "True", reason: "StandIn", message: "" }];

@@ -172,7 +172,10 @@ it("lets captured sandboxes resume in turn, and does not count one that no node 
   sandboxes.put(sandbox("a", { phase: "Resuming", disruption: underWay }));
   expect((await of("c"))?.turn).toBe("later");
   const condition = { type: "PodScheduled", status: "False", reason: "Unschedulable", message: "no node" };
-  pods.put({ ...pod("a"), status: { phase: "Pending", conditions: [{ ...condition, status: "False" }] } });
+  pods.put({
+    ...pod("a", { more: { nodeName: undefined } }),
+    status: { phase: "Pending", conditions: [{ ...condition, status: "False" }] },
+  });
   expect((await of("c"))?.turn).toBe("now");
 });
 

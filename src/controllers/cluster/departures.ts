@@ -178,7 +178,8 @@ export class Departures {
       if (sandbox === undefined || !leaving.leaving || !isCandidate(sandbox, pod, leaving.cause)) return [];
       const { cause, mark, urgent } = leaving;
       const [why, terms] = [{ key: keyOf(pod.metadata), uid, cause, mark }, this.#termsOf(pod)];
-      if (terms === undefined || this.#isRecent(sandbox)) return [why];
+      const isRecent = this.#isSince(sandbox.status?.ramet?.disruption?.endedAt, againMilliseconds);
+      if (terms === undefined || isRecent) return [why];
       const isLate = this.#now() - (this.#since.get(uid) ?? Infinity) > beginMilliseconds;
       const place = placementOf(pod, node.metadata.labels ?? {}, terms);
       const needsTarget = disruptionPolicyOf(pod) === "Migrate";
@@ -194,23 +195,22 @@ export class Departures {
     );
   }
 
-  /** Whether it has just moved, or tried to. */
-  #isRecent({ status }: Sandbox): boolean {
-    const endedAt = Date.parse(status?.ramet?.disruption?.endedAt ?? "");
-    return this.#options.clock.now().getTime() < endedAt + againMilliseconds;
+  /** Whether less time has passed. */
+  #isSince(time: string | undefined, milliseconds: number): boolean {
+    return this.#options.clock.now().getTime() < Date.parse(time ?? "") + milliseconds;
   }
 
   /** Undefined: it waits for a node, or it takes too long. */
   #underWay({ metadata, status }: Sandbox): Moving | undefined {
-    const { namespace } = metadata;
-    const since = Date.parse(status?.ramet?.disruption?.at ?? "");
+    const { phase, podInfo: { nodeName = "" } = {}, ramet } = status ?? {};
+    const isResuming = phase === "Resuming";
+    const isLong = !this.#isSince(ramet?.disruption?.at, longestMoveMilliseconds);
     const pod = this.#options.informers.pods.store.get(keyOf(metadata));
-    const isResuming = status?.phase === "Resuming";
-    const isWaiting = isResuming && pod !== undefined && unscheduledWords(pod) !== undefined;
-    if (isWaiting || !(this.#options.clock.now().getTime() < since + longestMoveMilliseconds)) return undefined;
-    const nodeName = status?.podInfo?.nodeName ?? "";
-    const isThere = isResuming && pod?.spec.nodeName !== undefined;
-    return { namespace, nodeName, isResuming, ...(pod && !isThere && { place: this.#placeOf(pod, nodeName) }) };
+    const moving = { namespace: metadata.namespace, nodeName, isResuming };
+    if (isLong || pod === undefined) return isLong ? undefined : moving;
+    if (!isResuming) return { ...moving, place: this.#placeOf(pod, nodeName) };
+    if (pod.spec.nodeName !== undefined) return moving;
+    return unscheduledWords(pod) === undefined ? { ...moving, place: this.#placeOf(pod, nodeName) } : undefined;
   }
 
   #placeOf(pod: Pod, nodeName: string): Placement {

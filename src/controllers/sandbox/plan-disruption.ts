@@ -1,5 +1,5 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { DisruptionCause, RametSandboxStatus, Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
+import type { DisruptionCause, RametSandboxStatus, Sandbox } from "../../api/kinds/sandbox.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { captureProgress, checkpointState } from "../../api/state/checkpoint.ts";
@@ -173,19 +173,21 @@ function withdrawn(state: SandboxState, disruption: Disruption, checkpoint: Chec
 
 /** Reports that no other node takes a running sandbox whose node leaves, until one does or the node stays. */
 export function withDeparture(state: SandboxState, plan: SandboxPlan): SandboxPlan {
-  const { departure } = state;
-  const status: SandboxStatus = plan.status ?? state.sandbox.status ?? {};
+  const { departure, sandbox } = state;
+  const { status = sandbox.status ?? {} } = plan;
   const { disruption, ...ramet } = status.ramet ?? {};
   if (status.phase !== "Running" || isUnderWay(disruption)) return plan;
   const wasReported = disruption?.outcome === "NoTarget";
   if (departure === undefined) return wasReported ? { ...plan, status: { ...status, ramet } } : plan;
+  const again = { ...plan, ...soonest(plan.requeueAfterMilliseconds, departureMilliseconds) };
   const stays = noTarget(state, departure, wasReported ? disruption : undefined);
-  return {
-    ...plan,
-    ...soonest(plan.requeueAfterMilliseconds, departureMilliseconds),
-    ...(stays !== undefined && { status: withDisruption(status, stays) }),
-    ...(stays !== undefined && !wasReported && { transitions: [...(plan.transitions ?? []), stuck(departure)] }),
-  };
+  if (stays === undefined) return again;
+  const reported = { ...again, status: withDisruption(status, stays) };
+  return wasReported ? reported : withEvent(reported, stuck(departure));
+}
+
+function withEvent(plan: SandboxPlan, transition: Transition): SandboxPlan {
+  return { ...plan, transitions: [...(plan.transitions ?? []), transition] };
 }
 
 function stuck(departure: Departure): Transition {
