@@ -79,7 +79,8 @@ it("moves the sandboxes of a cordoned node to another one, at most four at the s
     expect(disruptionOf(after)).toMatchObject({ cause: "NodeCordoned", outcome: "Migrated" });
   }
   stop();
-  expect(most).toBe(4);
+  expect(most).toBeGreaterThan(0);
+  expect(most).toBeLessThanOrEqual(4);
   const pinned = await cluster.sandbox("t/pinned", (one) => disruptionOf(one)?.outcome === "NoTarget");
   expect(pinned.status).toMatchObject({ phase: "Running", nodeName: "a" });
   expect(disruptionOf(pinned)?.message).toBe(
