@@ -134,6 +134,10 @@ function targetsIn({ nodes, hasCpu }: Moves) {
 
 function noTarget(found: ReadonlyMap<Misfit, number>, nodes: number): string {
   if (nodes <= 1) return "No other node exists";
-  const reasons = [...found].map(([why, count]) => `${count} ${misfits[why]}`);
+  // In a fixed order, because the status has it.
+  const reasons = Object.entries(misfits).flatMap(([why, words]) => {
+    const count = found.get(why as Misfit);
+    return count === undefined ? [] : [`${count} ${words}`];
+  });
   return `Of ${nodes} nodes, ${reasons.join(", ")}`;
 }
