@@ -47,6 +47,11 @@ export interface CellArgs {
    */
   concurrentMoves?: Input<number>;
   /**
+   * How often a running sandbox is captured, to continue from there if its Pod is lost, such as `10m`; from `1m` to `24h`.
+   * @default none
+   */
+  checkpointEvery?: Input<string>;
+  /**
    * Cell images of earlier engines, each with the id of its engine, for example
    * `["3fb1c0a9d2e4=registry.example/ramet-cell:1"]`. Memory that needs such an engine is restored in that image.
    * @default those that the cluster remembers

@@ -35,6 +35,9 @@ export function cellRuntime({ cells, credentials, findPod, clock = systemClock }
     async build(target) {
       return (await cells.state(cellAddress(target))).engine;
     },
+    async activity(target, signal) {
+      return (await cells.state(cellAddress(target), signal)).activity;
+    },
     async boot(target, environment, signal) {
       const identity = identityOf(target, environment, credentials);
       const boot = (ended: AbortSignal) => cells.boot(cellAddress(target), { identity }, ended);

@@ -1,7 +1,7 @@
 import type { EngineBuild } from "../api/engine/engine.ts";
 import type { EgressPolicy, KeySets, LinkCredentials } from "../api/wire/cell-api.ts";
 import { type VolumeClaim, volumeClaims } from "../api/pod/volume-claims.ts";
-import type { Capacity, ReplacedPrograms, WritableLayer } from "../api/schema/metadata.ts";
+import type { Capacity, ReplacedPrograms, SandboxActivity, WritableLayer } from "../api/schema/metadata.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import type { CellKey } from "../cell/client/cell-token.ts";
@@ -18,6 +18,8 @@ export interface SandboxRuntime {
   identified(target: SandboxRef, signal?: AbortSignal): Promise<SandboxRef>;
   /** The gVisor and the CPU of the sandbox's cell, also of one that has just refused a restore. Undefined: it does not report them yet. */
   build(target: SandboxRef): Promise<EngineBuild | undefined>;
+  /** What the sandbox has done since its last capture. Undefined: it was not captured, or its cell cannot measure that. */
+  activity(target: SandboxRef, signal?: AbortSignal): Promise<SandboxActivity | undefined>;
   /** Assigns an identity to a new sandbox. Resolves when the sandbox responds. */
   boot(target: SandboxRef, environment: Record<string, string>, signal?: AbortSignal): Promise<Started>;
   /** Gives a running sandbox another environment, which new commands get. A repeated call changes nothing. */

@@ -8,6 +8,7 @@ import { type CellConfig, cellPort, type CellState, printFailedCell } from "../a
 import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { cellProver } from "./client/cell-proof.ts";
+import { Activity } from "./lifecycle/activity.ts";
 import { Cell } from "./lifecycle/cell.ts";
 import { nodeCacheOf } from "./layers/node-cache.ts";
 import { spawnLink } from "./network/link.ts";
@@ -38,7 +39,8 @@ async function main(): Promise<number> {
   const setting = await withImageUser(cellSetting(mode === "stdin" ? await readEnvironment() : process.env));
   const { config, paths, listen } = setting;
   const log = await EntrypointLog.open(join(paths.directory, "log"), clock);
-  const cell = new Cell({ setting, spawnedLink, log, clock, report, cache: nodeCacheOf(setting, report) });
+  const activity = new Activity(clock);
+  const cell = new Cell({ setting, spawnedLink, log, clock, report, cache: nodeCacheOf(setting, report), activity });
   const ended = untilEnd(cell);
   // Other processes prepare the sandbox while this one makes its server. A failure is in the cell's state.
   cell.start().catch(() => undefined);
@@ -47,6 +49,7 @@ async function main(): Promise<number> {
   const server = cellServer({
     cell,
     responses,
+    activity,
     verifier: tokenVerifier(config, config.sandbox.uid, clock),
     prover: cellProver(config.sandbox.uid),
     tcpProbes: new TcpProbes({ cell, ports: config.tcpProbePorts ?? [], clock }),

@@ -79,6 +79,8 @@ interface CellOptions extends EnginesOptions {
   onDisruption?: CellPodOptions["onDisruption"];
   /** How many sandboxes of a leaving node move at the same time before their Pods are ended; 0: none. @default 4 */
   concurrentMoves?: number | undefined;
+  /** How often running sandboxes are captured. @default none */
+  checkpointEvery?: CellPodOptions["checkpointEvery"];
 }
 
 interface RegistryOptions {
@@ -257,6 +259,7 @@ function podOptions(
     layerBytes: cells.layerBytes,
     nodeCache: cells.nodeCache,
     onDisruption: cells.onDisruption,
+    checkpointEvery: cells.checkpointEvery,
     userNamespaceFor: userNamespaces?.covers ?? (() => cells.userNamespaces === "always"),
     ...defined({ dns, egress }),
     ...(clusterRanges && { clusterRanges: [...clusterRanges] }),

@@ -4,7 +4,7 @@ import { namesMetadata, parseEgressRule } from "../api/egress/egress-rules.ts";
 import { isRegistryHost, parseImageReference } from "../api/names/image-reference.ts";
 import { parseLabelSelector } from "../api/names/label-selector.ts";
 import { cellUserNamespaces, nodeDirectoryPattern, systemNamespace } from "../api/names/system-names.ts";
-import { disruptionPolicies } from "../api/pod/disruption.ts";
+import { disruptionPolicies, parseCheckpointInterval } from "../api/pod/disruption.ts";
 import { parseLimit, type QuotaName } from "../api/quota/namespace-quota.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
 import { RametError } from "../base/errors.ts";
@@ -56,6 +56,7 @@ export const ProfilePath = z
   .regex(/^(?!\/)(?!(.*\/)?\.\.(\/|$)).+$/, not("a path in the kubelet's directory of profiles"));
 export const UserNamespaces = oneOf(cellUserNamespaces, "auto, always or never");
 export const OnDisruption = oneOf(disruptionPolicies, "Migrate, Pause or End");
+export const CheckpointEvery = parsedBy((text) => parseCheckpointInterval(text, ""));
 export const EarlierImage = z
   .string()
   .refine(isEarlierImage, not("an engine and its cell image, such as 3fb1c0a9d2e4=registry.example/ramet-cell:1"));

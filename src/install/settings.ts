@@ -154,6 +154,11 @@ export const settings = {
     "how many sandboxes of a leaving node move at the same time before their Pods are ended; of a namespace twice, in all four times as many (default: 4; 0: none)",
     { schema: "Count" },
   ),
+  "cells.checkpointEvery": text(
+    "--checkpoint-every <duration>",
+    "how often running sandboxes are captured, to continue from there if their Pods are lost: 1m to 24h (default: none)",
+    { schema: "CheckpointEvery" },
+  ),
   "cells.earlierImages": list(
     "--earlier-cell-image <engine=image...>",
     "images of earlier engines, besides those that the cluster remembers",
@@ -288,7 +293,7 @@ export const commands = {
     "metricsPort metricsAddress kubeconfig context logLevel servedNamespaces",
     "egress.default egress.allow egress.deny",
     "namespaceQuota.storeBytes namespaceQuota.checkpoints namespaceQuota.builds namespaceQuota.fetches",
-    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption cells.concurrentMoves",
+    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption cells.concurrentMoves cells.checkpointEvery",
     "registries.private registries.insecure registries.lookup registries.pullTimeout",
     "store.directory store.verifyRestores store.address encryption.secret importVolumes",
     "cellImage cells.engine cells.earlierImages cells.concurrentUpgrades cells.engineCheckInterval",
@@ -303,7 +308,7 @@ export const commands = {
   manifests: [
     "servedNamespaces egress.default egress.allow egress.deny",
     "namespaceQuota.storeBytes namespaceQuota.checkpoints namespaceQuota.builds namespaceQuota.fetches",
-    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption cells.concurrentMoves",
+    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption cells.concurrentMoves cells.checkpointEvery",
     "registries.private registries.insecure registries.lookup registries.pullTimeout",
     "image cellImage cells.earlierImages beside namespace replicas gatewayReplicas",
     ...httpServerCommands.manifests,

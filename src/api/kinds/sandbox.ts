@@ -52,6 +52,8 @@ export type SandboxConditionType =
   | "EgressApplied"
   /** Ramet's own: whether the cell has the credentials. */
   | "CredentialsApplied"
+  /** Ramet's own: False while automatic checkpoints (checkpoint-every) fail, or cannot be taken. */
+  | "CheckpointsTaken"
   /** Ramet's own: False if the registry could not be asked, for a sandbox whose template has a command. */
   | "ImageResolved"
   | "RuntimeInitialized"
@@ -109,7 +111,9 @@ export const disruptionCauses = [
   "Preempted",
   "NodeTaint",
   "NodeShutdown",
+  "NodeLost",
   "PodDeleted",
+  "CellDied",
   "NodeCordoned",
   "NodeLeaving",
   "NodeReclaimed",
@@ -119,6 +123,8 @@ export type DisruptionCause = (typeof disruptionCauses)[number];
 const disruptionOutcomes = [
   "Migrating",
   "Migrated",
+  "Restoring",
+  "Restored",
   "Pausing",
   "Paused",
   "Withdrawn",
@@ -126,6 +132,8 @@ const disruptionOutcomes = [
   "Failed",
   "Lost",
 ] as const;
+
+const automaticOutcomes = ["Taking", "Taken", "Skipped", "Failed"] as const;
 
 /** The fields that Ramet adds to the status of OpenKruise Agents. */
 const RametSandboxStatus = z.object({
@@ -174,14 +182,31 @@ const RametSandboxStatus = z.object({
       cause: openString(disruptionCauses).describe("Who ended the sandbox's Pod, or why its node leaves."),
       at: Time.describe("When the controllers noticed it."),
       outcome: openString(disruptionOutcomes).describe(
-        "Migrating and Pausing: under way. Withdrawn: nobody deleted the Pod, and it runs on. NoTarget: it runs on, because no other node takes it. Failed: it could not be resumed, and its checkpoint is kept.",
+        "Migrating, Restoring and Pausing: under way. Restored: it continued from its last automatic checkpoint. Withdrawn: nobody deleted the Pod, and it runs on. NoTarget: it runs on, because no other node takes it. Failed: it could not be resumed, and its checkpoint is kept.",
       ),
       podUID: OptionalText.describe("The UID of the Pod that was ended."),
       endedAt: Time.optional().describe("When the sandbox responded again, or the attempt failed."),
       message: z.string().optional().describe("Why no other node takes the sandbox."),
+      checkpoint: OptionalText.describe("The automatic Checkpoint from which it continues. Later work is lost."),
+      savedAt: Time.optional().describe("When that was captured."),
+      attempts: int32.optional().describe("How often it was lost in a row soon after it had continued."),
     })
     .optional()
     .describe("The last time that others than the controllers ended the sandbox's Pod."),
+  automatic: z
+    .object({
+      outcome: openString(automaticOutcomes).describe(
+        "Skipped: nothing has changed since the last one, or it cannot be taken; the message says why.",
+      ),
+      at: Time.describe("When that was decided. The time of the next one follows from it."),
+      checkpoint: OptionalText.describe("The Checkpoint from which the sandbox continues if its Pod is lost."),
+      savedAt: Time.optional().describe("When that was captured."),
+      taking: OptionalText.describe("The Checkpoint that is being taken."),
+      failures: int32.optional().describe("How many have failed in a row."),
+      message: StatusMessage,
+    })
+    .optional()
+    .describe("The last automatic checkpoint (ramet.dev/checkpoint-every)."),
   phases: z
     .record(z.string(), z.number())
     .optional()

@@ -60,7 +60,10 @@ export const annotations = {
    * is restored from.
    */
   heldFrom: "ramet.dev/held-from",
-  /** On the Checkpoint that holds a paused sandbox after a rollback: the digest of the rollback's request. */
+  /**
+   * On the Checkpoint that holds a paused sandbox after a rollback: the digest of the rollback's request. On an automatic one: that of
+   * the sandbox's last rollback before it.
+   */
   rollbackDigest: "ramet.dev/rollback-digest",
   /** On a Sandbox: any text; a change requests the same rollback once more. */
   rollbackRequest: "ramet.dev/rollback-request",
@@ -104,6 +107,12 @@ export const annotations = {
   onDisruption: "ramet.dev/on-disruption",
   /** On a Node, `false`: its sandboxes stay until their Pods are ended, even if the node is cordoned or marked (state/node.ts). */
   moveSandboxes: "ramet.dev/move-sandboxes",
+  /**
+   * On a Namespace, a Pod template or a Pod that runs a cell, a duration such as `10m` or `none`: how often a running sandbox is captured,
+   * to continue from there if its Pod is lost. The other one, on a template or a Pod: how many of these captures are kept.
+   */
+  checkpointEvery: "ramet.dev/checkpoint-every",
+  checkpointsKept: "ramet.dev/checkpoints-kept",
   /** On a Pod template, `none`: the Pod has exactly the template's resources, and the cell takes its part from the sandbox. */
   cellOverhead: "ramet.dev/cell-overhead",
   /**
@@ -206,7 +215,7 @@ export const labels = {
   /** On Pods: the revision of the Sandbox's template. */
   podTemplateHash: "pod-template-hash",
   /**
-   * Why Ramet created the object. On Checkpoints: `pause` (deleted on resume), `version`, `step` or `source` of a named snapshot;
+   * Why Ramet created the object. On Checkpoints: `pause` (deleted on resume), `automatic` (checkpoint-every), `version`, `step` or `source` of a named snapshot;
    * on Sandboxes: `build`. On both: `tree`, an uploaded directory tree.
    */
   purpose: "ramet.dev/purpose",

@@ -17,7 +17,14 @@ import {
   sizeOfLayers,
 } from "./cell-container.ts";
 import { containerSpec, mainContainer, mountCount } from "./container-spec.ts";
-import { type DisruptionPolicy, evictionAnnotations, heldGraceSeconds, parseDisruptionPolicy } from "./disruption.ts";
+import {
+  checkpointAnnotations,
+  type CheckpointInterval,
+  type DisruptionPolicy,
+  evictionAnnotations,
+  heldGraceSeconds,
+  parseDisruptionPolicy,
+} from "./disruption.ts";
 import { egressDigest } from "../egress/effective-egress.ts";
 import { templateDigest, templateRevision } from "./restore-spec.ts";
 import { apiVersion } from "../schema/kind.ts";
@@ -53,6 +60,8 @@ export interface CellPodOptions extends CellImageOptions, NodeLimits {
   nodeCache?: { path: string; sizeBytes: number } | undefined;
   /** What becomes of the sandbox if others end its Pod and the template does not say. @default End */
   onDisruption?: DisruptionPolicy | undefined;
+  /** How often the sandbox is captured if the template does not say. @default none */
+  checkpointEvery?: CheckpointInterval | undefined;
   /** Whether the cluster autoscaler must not end it: it is not captured, and costs the work of a build. */
   isBuild?: boolean;
   /** Whether a restore in place is likely. */
@@ -103,6 +112,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
         ...withoutImage(template.metadata?.annotations),
         [annotations.createdBy]: "sandbox",
         [annotations.onDisruption]: policy,
+        ...checkpointAnnotations(template.metadata?.annotations, options.checkpointEvery),
         ...imageAnnotations(options),
         ...(options.egress && { [annotations.egressDigest]: egressDigest(config.egress) }),
       },

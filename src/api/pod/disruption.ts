@@ -1,4 +1,6 @@
-import { RametError } from "../../base/errors.ts";
+import { defined } from "../../base/defined.ts";
+import { parseDuration } from "../../base/duration.ts";
+import { RametError, resultOr } from "../../base/errors.ts";
 import { annotations } from "../names/labels.ts";
 import type { Pod } from "../schema/pod.ts";
 
@@ -42,4 +44,56 @@ export function heldGraceSeconds(policy: DisruptionPolicy, own: number | undefin
 /** Lets the cluster autoscaler end the Pod, unless the template decides. */
 export function evictionAnnotations(policy: DisruptionPolicy): Record<string, string> {
   return policy === "End" ? {} : { "cluster-autoscaler.kubernetes.io/safe-to-evict": "true" };
+}
+
+/** How often a running sandbox is captured, as text for its Pod. */
+export type CheckpointInterval = string;
+
+const leastMilliseconds = 60_000;
+const mostMilliseconds = 86_400_000;
+
+/** @throws RametError `InvalidArgument` that names `field` */
+export function parseCheckpointInterval(text: string, field: string): CheckpointInterval {
+  if (text === "none") return text;
+  const milliseconds = parseDuration(text, field);
+  if (milliseconds >= leastMilliseconds && milliseconds <= mostMilliseconds) return text;
+  throw new RametError("InvalidArgument", `${field} is not from 1m to 24h: ${JSON.stringify(text)}`, {
+    hint: "Write a duration such as 10m, or none",
+  });
+}
+
+const keptByDefault = 2;
+const mostKept = 10;
+
+/** The annotations of a Pod about its automatic checkpoints. @throws RametError `InvalidArgument` that names one of the template's */
+export function checkpointAnnotations(
+  given: Readonly<Record<string, string>> = {},
+  byDefault: CheckpointInterval | undefined,
+): Record<string, string> {
+  const { checkpointEvery, checkpointsKept } = annotations;
+  const fieldOf = (name: string) => `spec.template.metadata.annotations[${name}]`;
+  const kept = given[checkpointsKept];
+  if (kept !== undefined && keptOf(kept) === undefined) {
+    const what = `${fieldOf(checkpointsKept)}: ${JSON.stringify(kept)} is not a number from 1 to ${mostKept}`;
+    throw new RametError("InvalidArgument", what);
+  }
+  const own = given[checkpointEvery];
+  if (own !== undefined) parseCheckpointInterval(own, fieldOf(checkpointEvery));
+  return defined({ [checkpointEvery]: own ?? byDefault });
+}
+
+function keptOf(text: string): number | undefined {
+  const count = Number(text);
+  return /^\d{1,2}$/.test(text) && count >= 1 && count <= mostKept ? count : undefined;
+}
+
+/** How often the sandbox of a Pod is captured, and how many of the captures are kept. Undefined: it is not. */
+export function automaticCheckpointsOf({
+  metadata,
+}: Pick<Pod, "metadata">): { everyMilliseconds: number; kept: number } | undefined {
+  const { [annotations.checkpointEvery]: every = "none", [annotations.checkpointsKept]: kept = "" } =
+    metadata.annotations ?? {};
+  // Whoever can change the Pod can change the texts.
+  const everyMilliseconds = resultOr(() => parseDuration(parseCheckpointInterval(every, "")), undefined);
+  return everyMilliseconds === undefined ? undefined : { everyMilliseconds, kept: keptOf(kept) ?? keptByDefault };
 }

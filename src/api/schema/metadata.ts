@@ -103,6 +103,16 @@ export const WritableLayer = z.object({
 });
 export type WritableLayer = z.infer<typeof WritableLayer>;
 
+/** What a sandbox has done since its last capture, which had this id. */
+export const SandboxActivity = z.object({
+  checkpointId: z.string(),
+  milliseconds: z.number().min(0),
+  cpuMilliseconds: z.number().min(0),
+  /** Those that clients have exchanged with it through its cell. */
+  bytes: z.number().min(0),
+});
+export type SandboxActivity = z.infer<typeof SandboxActivity>;
+
 /** The name of a program in a sandbox, without its arguments, which can have secrets. */
 const ProgramName = z.string().regex(/^[\w.+?-]{1,64}$/);
 

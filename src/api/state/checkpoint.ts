@@ -58,6 +58,11 @@ export function isPauseCheckpoint({ metadata }: Pick<Checkpoint, "metadata">): b
   return metadata.labels?.[labels.purpose] === "pause";
 }
 
+/** Whether the controllers take it while its sandbox runs, to continue from there if its Pod is lost. */
+export function isAutomatic({ metadata }: Pick<Checkpoint, "metadata">): boolean {
+  return metadata.labels?.[labels.purpose] === "automatic";
+}
+
 /** Why a capture has not begun: others come first or its sandbox is not ready; or its cluster prepares what captures volumes. */
 export type PendingReason = "Waiting" | "Preparing" | "PreparationFailed";
 

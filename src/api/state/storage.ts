@@ -3,7 +3,7 @@ import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
 import type { Sandbox } from "../kinds/sandbox.ts";
 import { labels } from "../names/labels.ts";
 import { group } from "../schema/kind.ts";
-import { checkpointState, isPauseCheckpoint, storedHandle } from "./checkpoint.ts";
+import { checkpointState, isAutomatic, isPauseCheckpoint, storedHandle } from "./checkpoint.ts";
 
 /** Of all that something needs in the store: what nothing else needs, and what others need too. */
 export interface StorageBytes {
@@ -181,7 +181,7 @@ function sum(some: readonly { bytes: number }[] = []): number {
 
 type Held = Pick<Holder, "kind" | "namespace" | "name"> & { isRetained?: boolean };
 
-/** Steps and pauses are deleted with their owners, and versions if their named snapshot says so. */
+/** Steps, pauses and automatic checkpoints are deleted with their owners, and versions if their named snapshot says so. */
 function holderOf(checkpoint: Checkpoint, snapshots: ReadonlyMap<string, NamedSnapshot>): Held {
   const { namespace, name, labels: own = {}, ownerReferences = [] } = checkpoint.metadata;
   const snapshot = snapshots.get(own[labels.snapshotUid] ?? "");
@@ -189,7 +189,7 @@ function holderOf(checkpoint: Checkpoint, snapshots: ReadonlyMap<string, NamedSn
     const isRetained = own[labels.purpose] === "version" && snapshot.spec.deletionPolicy !== "Delete";
     return { kind: "snapshot", namespace, name: snapshot.metadata.name, isRetained };
   }
-  const owner = isPauseCheckpoint(checkpoint)
+  const owner = isPauseCheckpoint(checkpoint) || isAutomatic(checkpoint)
     ? ownerReferences.find(({ controller }) => controller === true)
     : undefined;
   return owner?.kind === "Sandbox" && owner.apiVersion.startsWith(`${group}/`)

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { Capacity, Contents, ReportedPrograms, WritableLayer } from "../schema/metadata.ts";
+import { Capacity, Contents, ReportedPrograms, SandboxActivity, WritableLayer } from "../schema/metadata.ts";
 import { jsonValue } from "../../base/canonical-json.ts";
 import { EngineBuild } from "../engine/engine.ts";
 import { Digest } from "../schema/digest.ts";
@@ -210,6 +210,7 @@ export const CellState = z.object({
   memory: z.enum(["loading", "loaded"]).optional(),
   /** The entrypoint's exit code, once it has exited. */
   exitCode: z.number().int().optional(),
+  activity: SandboxActivity.optional(),
   /** Whether the guest has its identity and the sandbox is open to traffic. */
   ready: z.boolean(),
 });
@@ -238,7 +239,6 @@ const Phases = z
 
 export const BootRequest = z.strictObject({ identity: Identity });
 export type BootRequest = z.infer<typeof BootRequest>;
-
 /** For a running sandbox: new commands get the identity's environment. */
 export const IdentityRequest = z.strictObject({ identity: Identity });
 export type IdentityRequest = z.infer<typeof IdentityRequest>;

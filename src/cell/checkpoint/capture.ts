@@ -10,6 +10,7 @@ import { openForWrite } from "../../store/open.ts";
 import { scratchHint, spaceHint } from "../../store/store-error.ts";
 import { type CellSetting, imageRan } from "../setting/cell-setting.ts";
 import type { GuestControl } from "../client/guest-control.ts";
+import type { Activity } from "../lifecycle/activity.ts";
 import { captureLayer } from "../layers/capture-layer.ts";
 import type { ImageWrites } from "../sandbox/saved-image.ts";
 import { pageWritesFor } from "./capture-room.ts";
@@ -27,6 +28,7 @@ export interface CaptureSubject {
   build: () => Promise<EngineBuild>;
   /** @see GuestIdentity.generation */
   generation: () => number | undefined;
+  activity: Activity;
   /** The pause in which to capture. @default the capture pauses the sandbox itself */
   held?: HeldPause | undefined;
 }
@@ -73,8 +75,11 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
     const memory = request.contents.includes("memory");
     if (!memory && subject.setting.container.readOnlyRoot) throw withoutFiles(request.grant.checkpointId);
     const before = subject.generation();
+    const { bytes } = subject.activity;
     const captured = await capture(request, subject, { path: session.stagingPath, phases });
     held = captured.held;
+    const { pid = 0 } = subject.sandbox.engine;
+    const succeeded = await subject.activity.resumed({ checkpointId: request.grant.checkpointId, bytes, pid });
     await requireWithin(request, session.stagingPath);
     // If the identity has changed during the capture, a clone asks its guest for the generation.
     const generation = subject.generation() === before ? before : undefined;
@@ -87,6 +92,7 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
       ...defined({ generation, randomPrograms: programs, clonedBytes: isKept ? captured.clonedBytes : undefined }),
     });
     const published = await phases.phase("publish", () => session.publish(draft));
+    succeeded();
     return {
       manifestDigest: published.manifestDigest,
       sizeBytes: published.sizeBytes,

@@ -7,6 +7,7 @@ import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
 import type { GuestIdentity } from "../sandbox/guest-identity.ts";
 import type { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
+import type { Activity } from "./activity.ts";
 import type { States } from "./states.ts";
 import { cachedLayers } from "../layers/layer-cache.ts";
 import type { NodeCache } from "../layers/node-cache.ts";
@@ -25,6 +26,7 @@ export interface CellDependencies {
   report: (message: string, detail?: Record<string, unknown>) => void;
   /** What the cells of the node share. Undefined: nothing. */
   cache: NodeCache | undefined;
+  activity: Activity;
 }
 
 /** The objects that the operations of one cell share. */
@@ -36,6 +38,7 @@ export interface CellCore {
   environment: SandboxEnvironment;
   credentials: CellCredentials;
   cache: CellDependencies["cache"];
+  activity: Activity;
   /** Logs for the operator. Never pass a secret. */
   report: (message: string, detail?: Record<string, unknown>) => void;
   /** Returns the build of gVisor and guest. It is determined once and recorded in the state. */

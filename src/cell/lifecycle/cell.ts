@@ -58,7 +58,7 @@ export class Cell {
   #stopping = false;
   readonly termination: Termination;
 
-  constructor({ setting, spawnedLink, log, clock, report, cache }: CellDependencies) {
+  constructor({ setting, spawnedLink, log, clock, report, cache, activity }: CellDependencies) {
     this.#setting = setting;
     const capacity = capacityOf(setting.container.resources);
     this.#states.set({ capacity, ...stateOf(setting) });
@@ -88,6 +88,7 @@ export class Cell {
       environment: this.#environment,
       credentials: this.#credentials,
       cache,
+      activity,
       report,
       engineBuild: () => this.#engineBuild(),
       setMemoryFeatures: (features) => {
@@ -182,10 +183,9 @@ export class Cell {
 
   /** Pauses the sandbox until the capture of this checkpoint, until `release`, or for the requested time. */
   async hold(request: HoldRequest): Promise<CellState> {
-    if (!this.#hold.isFor(request.checkpointId)) {
-      this.#requireIdle("hold");
-      await this.#hold.begin(request);
-    }
+    if (this.#hold.isFor(request.checkpointId)) return this.state;
+    this.#requireIdle("hold");
+    await this.#hold.begin(request);
     return this.state;
   }
 
@@ -283,6 +283,7 @@ export class Cell {
         setting: this.#setting,
         layerBytes: (this.state.writableLayer ?? ownLayer(this.#setting)).sizeBytes,
         clock: this.#core.clock,
+        activity: this.#core.activity,
         build: () => this.#engineOfMemory(),
         generation: () => this.#identity.generation,
         held,

@@ -86,6 +86,7 @@ async function replaceSandbox(
   const { phases } = restoring;
   try {
     states.set({ phase: "restoring", ready: false });
+    core.activity.forget();
     await phases.phase("gate", () => Promise.all([environment.network.setGate(false), environment.liftCpuLimit()]));
     states.unset("memory");
     await phases.phase("engine", replace);

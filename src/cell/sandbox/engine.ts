@@ -151,6 +151,10 @@ export class Engine {
     await this.#run(["wait", "-restore", this.#options.id]);
   }
 
+  get pid(): number | undefined {
+    return this.#process?.pid;
+  }
+
   async pause(): Promise<void> {
     await this.#run(["pause", this.#options.id]);
   }

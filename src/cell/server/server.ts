@@ -16,10 +16,12 @@ import {
   reportsPort,
   RestoreInPlaceCall,
 } from "../../api/wire/cell-api.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { closingResponse, endWith, readBody, statusOf } from "../../base/http.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";
 import { type CellProver, proofHeaders, proofPath } from "../client/cell-proof.ts";
+import type { Activity } from "../lifecycle/activity.ts";
 import type { Cell } from "../lifecycle/cell.ts";
 import { reports, sendError, sendJson } from "./reports.ts";
 import type { TcpProbes } from "./tcp-probes.ts";
@@ -32,6 +34,8 @@ export interface CellServerOptions {
   logPath: string;
   /** @default the Pod has no `tcpSocket` probes */
   tcpProbes?: TcpProbes;
+  /** Follows the connections of clients to the sandbox. @default it is not reported */
+  activity?: Activity;
   /** Counts the responses of the server. @default they are not counted */
   responses?: OpenResponses;
   /** Writes a line to the cell's own log. @default nothing is written */
@@ -81,10 +85,10 @@ export function cellServer(options: CellServerOptions): Server {
 }
 
 /** Handlers by method and operation. The operation is the last part of the path, and is named in the token. */
-function routes({ cell, verifier, report }: CellServerOptions): Record<string, (body: Buffer) => unknown> {
+function routes({ cell, verifier, report, activity }: CellServerOptions): Record<string, (body: Buffer) => unknown> {
   const parsed = <T extends z.ZodType>(schema: T, body: Buffer): z.infer<T> => parseBody(schema, body, report);
   return {
-    "GET state": () => cell.state,
+    "GET state": async () => ({ ...cell.state, ...defined({ activity: await activity?.sinceCapture() }) }),
     "GET loaded": () => cell.untilLoaded(),
     "POST boot": (body) => cell.boot(parsed(BootRequest, body).identity),
     "POST identity": (body) => cell.adopt(parsed(IdentityRequest, body).identity),
@@ -163,7 +167,7 @@ async function perform(options: Guarded, request: IncomingMessage, url: URL): Pr
 }
 
 async function upgrade(
-  { cell, verifier, strangers, tunnels, page }: Guarded & { tunnels: Set<Duplex>; page: Server },
+  { cell, verifier, strangers, tunnels, page, activity }: Guarded & { tunnels: Set<Duplex>; page: Server },
   request: IncomingMessage,
   socket: Duplex,
 ): Promise<void> {
@@ -188,6 +192,7 @@ async function upgrade(
     }
     const inner = await cell.dial(port);
     if (isClosed()) return void inner.destroy();
+    activity?.follow(inner);
     inner.on("error", () => socket.destroy());
     inner.on("close", () => socket.destroy());
     socket.on("close", () => inner.destroy());

@@ -8,7 +8,7 @@ import { parseStoreAddress } from "../../api/store/store-address.ts";
 import { defined } from "../../base/defined.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
-import { parseDisruptionPolicy } from "../../api/pod/disruption.ts";
+import { parseCheckpointInterval, parseDisruptionPolicy } from "../../api/pod/disruption.ts";
 import { parseLayerSize } from "../../base/quantity.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
 import { type RunBesideOptions, runBeside } from "../../controllers/run-beside.ts";
@@ -80,7 +80,14 @@ function namespacesOf({ servedNamespaces, namespaceSelector: selector, namespace
 
 function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells"] {
   requirePathOfCache(cells, "controller");
-  const { writableLayerSize: size, nodeCachePath: path, nodeCacheSize, onDisruption, concurrentMoves } = cells;
+  const {
+    writableLayerSize: size,
+    nodeCachePath: path,
+    nodeCacheSize,
+    onDisruption,
+    concurrentMoves,
+    checkpointEvery,
+  } = cells;
   const { engine, earlierImages = [], concurrentUpgrades, seccompProfile, userNamespaces = "auto" } = cells;
   const byEngine = earlierImages.map((text): [string, string] => {
     const at = text.indexOf("=");
@@ -101,6 +108,10 @@ function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells
       onDisruption === undefined
         ? undefined
         : parseDisruptionPolicy(onDisruption, flagName("cells.onDisruption", "controller")),
+    checkpointEvery:
+      checkpointEvery === undefined
+        ? undefined
+        : parseCheckpointInterval(checkpointEvery, flagName("cells.checkpointEvery", "controller")),
   };
 }
 

@@ -5,7 +5,7 @@ import { lagMilliseconds, unlessTimeout, untilSandboxKnown } from "./cache-lag.t
 import type { ServiceParts } from "./parts.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { labels } from "../../api/names/labels.ts";
-import { isPauseCheckpoint, isUnfinished } from "../../api/state/checkpoint.ts";
+import { isAutomatic, isPauseCheckpoint, isUnfinished } from "../../api/state/checkpoint.ts";
 import { pauseFailure, sandboxState } from "../../api/state/sandbox.ts";
 
 /** The id of a sandbox for clients. UIDs are not reused, and nobody can guess one. */
@@ -81,9 +81,9 @@ export function stateOf(sandbox: Sandbox, checkpoints: readonly Checkpoint[] = [
   return checkpoints.some(isCapturing) ? "snapshotting" : "running";
 }
 
-/** Whether a sandbox is being captured for a client. The checkpoints of pauses belong to the pause. */
+/** Whether a sandbox is being captured for a client. The checkpoints of pauses belong to the pause, and clients need not know automatic ones. */
 export function isCapturing(checkpoint: Checkpoint): boolean {
-  return isUnfinished(checkpoint) && !isPauseCheckpoint(checkpoint);
+  return isUnfinished(checkpoint) && !isPauseCheckpoint(checkpoint) && !isAutomatic(checkpoint);
 }
 
 /** Whether clients see a sandbox: not the stock of a set, nor the sandbox of a build. */

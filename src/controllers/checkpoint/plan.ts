@@ -1,7 +1,7 @@
 import { RametError } from "../../base/errors.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
-import { isPauseCheckpoint, waitsTurn } from "../../api/state/checkpoint.ts";
+import { isAutomatic, isPauseCheckpoint, waitsTurn } from "../../api/state/checkpoint.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { delaysCaptures, preparationRemedy, preparedPrograms } from "../../kube/volumes/preparation.ts";
 import { capturedPodUid } from "../cluster/pause-checkpoint.ts";
@@ -47,7 +47,7 @@ function planStart(state: CheckpointState): CheckpointPlan {
     return planPreparation(state) ?? { actions: [{ do: "shareStored", source, spec }] };
   }
   if ("problem" in source) return planUnavailable(state, source);
-  if (earlierCapture !== undefined) return afterAnother(state, earlierCapture.metadata.name, spec.sandboxName);
+  if (earlierCapture !== undefined) return afterAnother(state, earlierCapture, spec.sandboxName);
   if ("problem" in quota) return failed(state, quota.problem);
   return planPreparation(state) ?? { actions: [{ do: "startCapture", source, spec, maxBytes: quota.maxBytes }] };
 }
@@ -145,9 +145,11 @@ function planRemoval(state: CheckpointState): CheckpointPlan {
   };
 }
 
-/** @param first the checkpoint that is captured before */
-function afterAnother(state: CheckpointState, first: string, sandbox: string): CheckpointPlan {
-  if (followsOthers(state.checkpoint)) return waiting(state, first);
+/** @param earlier the checkpoint that is captured before */
+function afterAnother(state: CheckpointState, earlier: Checkpoint, sandbox: string): CheckpointPlan {
+  const first = earlier.metadata.name;
+  // No user knows when the controllers take one.
+  if (followsOthers(state.checkpoint) || isAutomatic(earlier)) return waiting(state, first);
   const what = `The checkpoint was not taken: ${first} of the sandbox ${sandbox} has not finished`;
   const hint = `Create another Checkpoint when ${first} has finished, or one with the annotation ${annotations.waitsTurn}: "true"`;
   return failed(state, new RametError("Conflict", what, { hint }));

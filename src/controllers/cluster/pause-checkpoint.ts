@@ -1,11 +1,18 @@
 import { hash } from "node:crypto";
-import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { type Checkpoint, type CheckpointManifest, dataAvailable } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { checkpointIdOf, checkpointState, isPauseCheckpoint, storedIdOf } from "../../api/state/checkpoint.ts";
+import {
+  checkpointIdOf,
+  checkpointState,
+  isAutomatic,
+  isCloneable,
+  isPauseCheckpoint,
+  storedIdOf,
+} from "../../api/state/checkpoint.ts";
 import type { CheckpointName } from "../../backends/backend.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { defined } from "../../base/defined.ts";
@@ -18,7 +25,7 @@ export function disruptionCheckpointName({ metadata: { name, uid }, status }: Sa
 
 /** Whether a disruption goes on: the sandbox is captured, or it is to continue in another Pod. */
 export function isUnderWay(disruption: { outcome: string } | undefined): boolean {
-  return disruption?.outcome === "Migrating" || disruption?.outcome === "Pausing";
+  return ["Migrating", "Restoring", "Pausing"].includes(disruption?.outcome ?? "");
 }
 
 /** A set replaces its sandboxes that nobody has claimed faster than it moves them, and a build starts again. */
@@ -52,6 +59,53 @@ export function pauseCheckpoint(
       persistentContents: contents.includes("filesystem") && !contents.includes("memory") ? ["filesystem"] : both,
     },
   };
+}
+
+/** An automatic Checkpoint of a running sandbox. */
+export function automaticCheckpoint(
+  sandbox: Sandbox,
+  { name: own, persistentContents }: { name: string; persistentContents: readonly string[] },
+): CheckpointManifest {
+  const { metadata, spec, ...rest } = pauseCheckpoint(sandbox, persistentContents);
+  const { name } = sandbox.metadata;
+  return {
+    ...rest,
+    metadata: {
+      ...metadata,
+      name: own,
+      labels: { [labels.purpose]: "automatic", [labels.sandboxName]: name },
+      annotations: {
+        [annotations.waitsTurn]: "true",
+        ...defined({ [annotations.rollbackDigest]: sandbox.status?.ramet?.rollback?.request }),
+      },
+    },
+    spec: { ...spec, keepRunning: true },
+  };
+}
+
+/** @param base the time from which its own follows, so that a repeat finds it */
+export function automaticCheckpointName({ metadata: { name, uid }, status }: Sandbox, base: number): string {
+  return `${name}-auto-${hash("sha256", `${uid}/${status?.podInfo?.podUID}/${base}`).slice(0, 8)}`;
+}
+
+/**
+ * The automatic checkpoint from which a sandbox continues if its Pod is lost: the last one whose data exists, unless the sandbox was
+ * rolled back or claimed since. Nobody wants to have what was before that.
+ */
+export function lastAutomatic({ status }: Sandbox, owned: readonly Checkpoint[]): Checkpoint | undefined {
+  const isUsable = ({ metadata, status: own }: Checkpoint) =>
+    metadata.annotations?.[annotations.rollbackDigest] === status?.ramet?.rollback?.request &&
+    own?.conditions?.find(({ type }) => type === dataAvailable)?.status !== "False";
+  return owned.filter((one) => isAutomatic(one) && isCloneable(one) && isUsable(one)).toSorted(byCapture)[0];
+}
+
+/** The latest comes first. */
+export function byCapture(a: Checkpoint, b: Checkpoint): number {
+  return capturedAt(b) - capturedAt(a);
+}
+
+export function capturedAt({ metadata, status }: Checkpoint): number {
+  return Date.parse(status?.ramet?.cutAt ?? metadata.creationTimestamp);
 }
 
 /** The UID of the Pod that a checkpoint started with, if it has started. */
@@ -100,7 +154,15 @@ export function pauseCheckpointOf(
   });
   const usable = ofThisPod.filter((one) => checkpointState(one) !== "failed");
   const answered = status?.ramet?.rollback?.request;
-  return usable.find((one) => digestOf(one) !== undefined && digestOf(one) === answered) ?? usable[0] ?? ofThisPod[0];
+  const rolledBack = usable.find((one) => digestOf(one) !== undefined && digestOf(one) === answered);
+  return rolledBack ?? restoredByDisruption(status, owned) ?? usable[0] ?? ofThisPod[0];
+}
+
+/** The automatic checkpoint that holds a sandbox whose last Pod was lost, until it has another one or another pause holds it. */
+function restoredByDisruption(status: Sandbox["status"], owned: readonly Checkpoint[]): Checkpoint | undefined {
+  const { checkpoint: name, podUID, outcome } = status?.ramet?.disruption ?? {};
+  if (name === undefined || podUID !== status?.podInfo?.podUID || outcome === "Lost") return undefined;
+  return owned.find((one) => isAutomatic(one) && one.metadata.name === name && isCloneable(one));
 }
 
 /**

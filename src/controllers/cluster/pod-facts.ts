@@ -2,6 +2,7 @@ import { cellPort, parseFailedCell } from "../../api/wire/cell-api.ts";
 import { missingEntrypoint, startsNothing } from "../../api/pod/missing-entrypoint.ts";
 import type { DisruptionCause } from "../../api/kinds/sandbox.ts";
 import type { Problem } from "../../api/schema/problem.ts";
+import type { ErrorCode } from "../../base/error-codes.ts";
 import { defined } from "../../base/defined.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
 import { type Pod, pullReasons } from "../../api/schema/pod.ts";
@@ -97,6 +98,25 @@ export function isEndedByNode(pod: Pod): boolean {
   return isEnded(pod) && (disruptionTarget(pod) !== undefined || nodeCauses[pod.status?.reason ?? ""] !== undefined);
 }
 
+/**
+ * Why a Pod has failed, unless its own program, its limits or what it lacks ended it: its node, or the end of its cell or of gVisor
+ * without a reason, as of a machine that has crashed.
+ */
+export function causeOfEnd(pod: Pod): DisruptionCause | undefined {
+  if (pod.status?.phase !== "Failed") return undefined;
+  if (isEndedByNode(pod)) return disruptionCause(pod);
+  const cell = terminatedCell(pod);
+  const reason = failedCell(pod)?.code ?? pod.status.reason ?? cell?.reason ?? "";
+  if (reason === ("SandboxLost" satisfies ErrorCode)) return "CellDied";
+  const isOwn = failedCell(pod) !== undefined || ownLimits.has(reason);
+  return isOwn || (cell !== undefined && cell.exitCode < killedExitCode) ? undefined : "CellDied";
+}
+
+const ownLimits: ReadonlySet<string> = new Set(["OOMKilled", "DeadlineExceeded"]);
+
+/** Exit codes of what a signal has ended begin here. An entrypoint that a signal has ended leaves a message of its cell. */
+const killedExitCode = 128;
+
 /** By the reason of the Pod (Kubernetes v1.36, pkg/kubelet/eviction and pkg/kubelet/nodeshutdown). */
 const nodeCauses: Readonly<Record<string, DisruptionCause>> = {
   Evicted: "Evicted",
@@ -108,6 +128,7 @@ const causes: Readonly<Record<string, DisruptionCause>> = {
   EvictionByEvictionAPI: "Evicted",
   PreemptionByScheduler: "Preempted",
   DeletionByTaintManager: "NodeTaint",
+  DeletionByPodGC: "NodeLost",
 };
 
 export function isEnded(pod: Pod): boolean {

@@ -7,10 +7,11 @@ import { annotations, finalizers } from "../../api/names/labels.ts";
 import { fillClaimOf, type RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { controllerOf } from "../../kube/object.ts";
+import type { SandboxRef } from "../../backends/runtime.ts";
+import { controllerOf, keyOf } from "../../kube/object.ts";
 import { type Claim, claimsIn } from "../../kube/volumes/volumes.ts";
 import { neededEngine } from "../images/engines.ts";
-import { pauseCheckpoint, storedPause } from "../cluster/pause-checkpoint.ts";
+import { automaticCheckpoint, pauseCheckpoint, storedPause } from "../cluster/pause-checkpoint.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { callCell, isCellAction } from "./cell-actions.ts";
 import {
@@ -55,6 +56,11 @@ export async function applyAction(
       return deletePod(sandbox, action.pod, dependencies);
     case "createPauseCheckpoint":
       return checkpoints.resource.ensure(pauseManifest(sandbox, action));
+    case "createAutomaticCheckpoint":
+      return checkpoints.resource.ensure(automaticCheckpoint(sandbox, action));
+    case "stopUnseen":
+      stopUnseen(sandbox, action.target, dependencies);
+      return;
     case "releaseClaims":
       return releaseClaims(claimsIn(dependencies.client), sandbox, action.claims);
     case "shareClaims":
@@ -72,6 +78,21 @@ export async function applyAction(
 async function deletePod(sandbox: Sandbox, pod: Pod, dependencies: SandboxDependencies): Promise<void> {
   for (const end of intendedEnd(pod)) callCell(sandbox, end, dependencies);
   await dependencies.informers.pods.resource.delete(pod.metadata, { uid: pod.metadata.uid });
+}
+
+/** Repeated while the cell cannot be reached. Whatever else has its address by now cannot prove to be that cell. */
+function stopUnseen(sandbox: Sandbox, target: SandboxRef, { unseen, runtime, log }: SandboxDependencies): void {
+  const { podUid = "" } = target;
+  unseen.start(
+    podUid,
+    async () => {
+      await runtime.stop(target, "the sandbox continues in another Pod");
+      log.info({ sandbox: keyOf(sandbox.metadata), podUid }, "stopped a sandbox whose Pod was removed");
+    },
+    () => {
+      if (unseen.get(podUid)?.state !== "running") unseen.forget(podUid);
+    },
+  );
 }
 
 async function setPaused(

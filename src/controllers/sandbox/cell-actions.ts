@@ -34,6 +34,7 @@ const cellActions = {
   restoreSandboxInPlace,
   adoptIdentity,
   awaitMemory,
+  readActivity,
   setEgress,
   setCredentials,
   intendEnd,
@@ -58,6 +59,15 @@ function intendEnd(sandbox: Sandbox, { pod }: Action<"intendEnd">, { calls, runt
 function awaitMemory(sandbox: Sandbox, { pod }: Action<"awaitMemory">, { calls, backends }: SandboxDependencies): void {
   const target = sandboxRef(sandbox, pod);
   calls.start(sandbox, pod, "load", (signal) => untilPartsLoaded(backends, target, signal).then(() => undefined));
+}
+
+function readActivity(
+  sandbox: Sandbox,
+  { pod }: Action<"readActivity">,
+  { calls, runtime }: SandboxDependencies,
+): void {
+  const target = sandboxRef(sandbox, pod);
+  calls.start(sandbox, pod, "activity", (signal) => runtime.activity(target, signal));
 }
 
 function startSandbox(

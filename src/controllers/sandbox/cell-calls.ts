@@ -66,6 +66,7 @@ export class CellCalls {
       credentialsCall: get("credentialsCall"),
       load: get("load"),
       end: get("end"),
+      activity: get("activity"),
     };
   }
 
@@ -178,6 +179,7 @@ function idOf({ podUid }: Known, kind: CellCallKind): string {
 function requestOf(sandbox: Sandbox, kind: CellCallKind): string {
   if (kind === "adoption") return initRequestDigest(sandbox) ?? "";
   if (kind === "restoreInPlace") return rollbackRequest(sandbox)?.digest ?? "";
+  if (kind === "activity") return sandbox.status?.ramet?.automatic?.at ?? "";
   return "";
 }
 
@@ -189,6 +191,7 @@ function answeredCalls(state: SandboxState, isSettled: boolean): CellCallKind[] 
     ...(isAdopted ? ["adoption" as const] : []),
     ...(isEgressRecorded(state) ? ["egressCall" as const] : []),
     ...(isSettled ? ["start" as const] : []),
+    ...(state.activity === undefined ? ["activity" as const] : []),
   ];
 }
 

@@ -11,6 +11,7 @@ import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../cluster/cache.ts";
+import { Attempts } from "../cluster/attempts.ts";
 import { ImageLookups } from "../images/image-lookups.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
 import { isUnderWay } from "../cluster/pause-checkpoint.ts";
@@ -20,6 +21,7 @@ import { CellCalls } from "./cell-calls.ts";
 import { CredentialValues } from "./credential-values.ts";
 import { gather } from "./gather.ts";
 import { Namespaces } from "./namespaces.ts";
+import { NodeTurns } from "./node-turns.ts";
 import { NewPods } from "./new-pods.ts";
 import { intendedEnd, planUnsaved } from "./plan-disruption.ts";
 import { planSandbox } from "./plan.ts";
@@ -53,11 +55,12 @@ export async function reconcileSandbox(key: string, dependencies: SandboxDepende
     const found = latest(key, dependencies);
     if (found === undefined) {
       calls.forget(key);
+      dependencies.turns.forget(key);
       return;
     }
     const sandbox = await withSealedRequest(found, dependencies);
     const state = await gather(sandbox, dependencies);
-    const plan = planSandbox(state);
+    const plan = dependencies.turns.plan(state);
     calls.settle(state, cache.sandbox(key)?.status?.phase);
     await Promise.all([applyPlan(state, plan, dependencies), createPodOfResume(state, plan, dependencies)]);
     const isWritten = latest(key, dependencies)?.metadata.resourceVersion !== sandbox.metadata.resourceVersion;
@@ -182,7 +185,7 @@ function disruptionMetrics(registry: Registry) {
   const group = new MetricGroup(registry);
   const ended = group.counter({
     name: "ramet_sandbox_disruptions_total",
-    help: "Sandboxes whose Pods others ended, by cause and by outcome: Migrated, Paused, Failed or Lost.",
+    help: "Sandboxes whose Pods others ended, by cause and by outcome: Migrated, Restored, Paused, Failed or Lost.",
     labelNames: ["cause", "outcome"],
   });
   return {
@@ -194,6 +197,9 @@ function disruptionMetrics(registry: Registry) {
     },
   };
 }
+
+/** A node that is back for longer has ended what the API server does not list. */
+const unseenMilliseconds = 600_000;
 
 export function sandboxController(parts: ControllerParts): Controller {
   const { informers, clock, random, pullTimeoutMilliseconds } = parts;
@@ -207,6 +213,8 @@ export function sandboxController(parts: ControllerParts): Controller {
     statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),
     calls: new CellCalls({ clock, random, pods: informers.pods, pullTimeoutMilliseconds, enqueue: requeues.enqueue }),
     credentialValues: new CredentialValues(parts.client, parts.credentialKeys, clock),
+    unseen: new Attempts({ clock, random, giveUpAfterMilliseconds: unseenMilliseconds }),
+    turns: new NodeTurns(),
     disrupted: metrics?.ended ?? (() => undefined),
     namespaces: new Namespaces(parts.client.resource(coreResources.namespaces), parts.podOptions.nodeCache),
     newPods: new NewPods({ pods: informers.pods, clock, onLost: requeues.enqueue }),
@@ -222,6 +230,7 @@ export function sandboxController(parts: ControllerParts): Controller {
     close: () => {
       metrics?.close();
       dependencies.calls.close();
+      dependencies.unseen.close();
       dependencies.newPods.close();
       dependencies.imageLookups?.close();
     },

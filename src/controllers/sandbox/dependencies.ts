@@ -4,6 +4,8 @@ import type { CellParts, ClusterParts, DataParts, ProcessParts } from "../cluste
 import type { ImageLookups } from "../images/image-lookups.ts";
 import type { CellCalls } from "./cell-calls.ts";
 import type { CredentialValues } from "./credential-values.ts";
+import type { Attempts } from "../cluster/attempts.ts";
+import type { NodeTurns } from "./node-turns.ts";
 import type { Namespaces } from "./namespaces.ts";
 import type { NewPods } from "./new-pods.ts";
 
@@ -17,6 +19,9 @@ interface SandboxRecords {
   namespaces: Namespaces;
   /** Counts a disruption that has ended. */
   disrupted: (cause: string, outcome: string) => void;
+  /** The calls to cells that may still run without a Pod, by the UIDs of the Pods. */
+  unseen: Attempts<undefined | void>;
+  turns: NodeTurns;
   credentialValues: CredentialValues;
   /** Requeues a key after a change that no informer reports. */
   enqueue: (key: string) => void;

@@ -10,7 +10,7 @@ import { controllerOf, keyOf } from "../../kube/object.ts";
 import { desiredEgress, type DesiredEgress, egressTemplate } from "../origin/egress.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../origin/origin.ts";
 import { isStarting } from "../../api/state/sandbox.ts";
-import { delaysPause, isOrWillBeCaptured, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
+import { delaysPause, isAutomatic, isOrWillBeCaptured, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
 import { capturedPodUid, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
 import { pullProblem } from "../cluster/pod-facts.ts";
 import { anyNode } from "../nodes/plan-cpus.ts";
@@ -34,11 +34,12 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
   const resolved = "problem" in template ? undefined : template.template;
   const origin = findOrigin(resolved);
   const image = gatherImage(sandbox, { pod, template: resolved, origin, checkpoint }, dependencies);
-  const owned = cache
+  const all = cache
     .checkpointsOwnedBy(sandbox.metadata.uid)
-    .filter((one) => isPauseCheckpoint(one) && one.metadata.deletionTimestamp === undefined);
+    .filter(({ metadata }) => metadata.deletionTimestamp === undefined);
+  const owned = all.filter(isPauseCheckpoint);
   const pending = pendingRollback(sandbox);
-  const pauseCheckpoint = pauseCheckpointOf(sandbox, owned, pending);
+  const pauseCheckpoint = pauseCheckpointOf(sandbox, all, pending);
   const isOfRollback = ({ metadata }: Checkpoint) =>
     pending !== undefined && metadata.annotations?.[annotations.rollbackDigest] === pending;
   const egress = await gatherEgress(sandbox, egressTemplate(template, pod), dependencies);
@@ -64,6 +65,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     pauseCheckpoint,
     rolledBackPause: owned.find(isOfRollback),
     orphans: owned.filter((one) => one !== pauseCheckpoint && !isOfRollback(one)),
+    automatic: all.filter(isAutomatic),
     otherCheckpoint: otherCheckpoint(cache.checkpointsOf(keyOf(sandbox.metadata))),
     departure: await departures.of(sandbox, pod),
     stoppedBy: stoppedBy(pod, cache.checkpointsOf(keyOf(sandbox.metadata))),

@@ -1,7 +1,7 @@
 import { assertTemplateAllowed } from "../../api/pod/template-policy.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import type { CellPodOptions } from "../../api/pod/cell-pod.ts";
-import { parseDisruptionPolicy } from "../../api/pod/disruption.ts";
+import { parseCheckpointInterval, parseDisruptionPolicy } from "../../api/pod/disruption.ts";
 import { defined } from "../../base/defined.ts";
 import { parseLayerSize } from "../../base/quantity.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
@@ -36,7 +36,7 @@ export class Namespaces {
   async admit(
     name: string,
     template: PodTemplateSpec,
-  ): Promise<Pick<CellPodOptions, "layerBytes" | "nodeCache" | "onDisruption">> {
+  ): Promise<Pick<CellPodOptions, "layerBytes" | "nodeCache" | "onDisruption" | "checkpointEvery">> {
     const { annotations: given, uid } = (await this.#read(name)).metadata;
     assertTemplateAllowed(template, { name, annotations: given });
     const parsed = <T>(annotation: string, parse: (text: string, field: string) => T): T | undefined => {
@@ -49,6 +49,7 @@ export class Namespaces {
       nodeCache: all && { path: `${all.path}/${uid}`, sizeBytes: all.sizeBytes },
       layerBytes: parsed(annotations.writableLayerSize, parseLayerSize),
       onDisruption: parsed(annotations.onDisruption, parseDisruptionPolicy),
+      checkpointEvery: parsed(annotations.checkpointEvery, parseCheckpointInterval),
     });
   }
 

@@ -93,6 +93,7 @@ function stateOf(parts: Partial<SandboxState>): SandboxState {
     adoption: undefined,
     load: undefined,
     end: undefined,
+    activity: undefined,
     egress: desiredEgress({ namespace: undefined, template: undefined, sandbox: own }, {}),
     egressCall: undefined,
     pauseCheckpoint: undefined,

@@ -11,6 +11,7 @@ import type { RametError } from "../../base/errors.ts";
 import type { Departure } from "../cluster/departures.ts";
 import { disruptionCheckpointName, isSavedFrom, isUnderWay } from "../cluster/pause-checkpoint.ts";
 import { cellRuns, disruptionCause, isDisrupted, isEnded } from "../cluster/pod-facts.ts";
+import { planLost } from "./plan-lost.ts";
 import { contentsOfPause, type SandboxAction, type SandboxPlan, type SandboxState } from "./state.ts";
 import { changed, ended, lost, notPaused, paused } from "./status.ts";
 
@@ -131,12 +132,14 @@ function captured(state: SandboxState, disruption: Disruption, checkpoint: Check
 function notCaptured(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
   const { pod } = state;
   const { status } = checkpoint;
-  if (pod?.status?.phase === "Succeeded") return { actions: [], status: ended(state, pod) };
+  if (pod?.status?.phase === "Succeeded") return planLost(state) ?? { actions: [], status: ended(state, pod) };
   const why = problemIn(status) ?? { code: "CheckpointFailed", cause: status?.message ?? "no reason given" };
   if (pod !== undefined && !isEnded(pod)) {
     if (pod.metadata.deletionTimestamp === undefined) return withdrawn(state, disruption, checkpoint);
     if (passing.has(why.code)) return again(state, disruption, { checkpoint, why: why.cause });
   }
+  const continued = planLost(state);
+  if (continued !== undefined) return continued;
   const what = `Its Pod was ended (${disruption.cause}), and its state could not be saved: the checkpoint ${checkpoint.metadata.name} failed`;
   return {
     actions: intendedEnd(pod),

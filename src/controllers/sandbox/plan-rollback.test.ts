@@ -99,6 +99,7 @@ function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): 
     adoption: undefined,
     load: undefined,
     end: undefined,
+    activity: undefined,
     egress: desiredEgress({ namespace: undefined, template: undefined, sandbox: parts.sandbox }, {}),
     egressCall: undefined,
     pauseCheckpoint: undefined,

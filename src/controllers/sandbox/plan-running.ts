@@ -23,6 +23,8 @@ import {
   unreadyMessage,
 } from "../cluster/pod-facts.ts";
 import { intendedEnd, planDisruption } from "./plan-disruption.ts";
+import { planLost } from "./plan-lost.ts";
+import { withAutomaticCheckpoint } from "./plan-scheduled-checkpoint.ts";
 import {
   type SandboxAction,
   type SandboxPlan,
@@ -58,7 +60,8 @@ export function planRunning(state: SandboxState): SandboxPlan {
   if (sandbox.spec.paused === true) return withActions(planPausing(state), tidyUp);
   const dropped =
     pauseCheckpoint === undefined ? [] : [{ do: "deleteCheckpoint", checkpoint: pauseCheckpoint } as const];
-  return withActions(withAdoption(state, planReadiness(state)), [...tidyUp, ...dropped]);
+  const plan = withAutomaticCheckpoint(state, withAdoption(state, planReadiness(state)));
+  return withActions(plan, [...tidyUp, ...dropped]);
 }
 
 /** Reports that the Pod has ended, or was deleted by someone other than this controller. */
@@ -66,8 +69,10 @@ function planEnd(state: SandboxState): SandboxPlan | undefined {
   const { sandbox, pod } = state;
   const recorded = sandbox.status?.podInfo?.podUID;
   const isOwn = pod !== undefined && (recorded === undefined || pod.metadata.uid === recorded);
+  if (isOwn && !isEnded(pod) && pod.metadata.deletionTimestamp === undefined) return undefined;
+  const continued = planLost(state);
+  if (continued !== undefined) return continued;
   if (isOwn && isEnded(pod)) return { actions: [], status: ended(state, pod), ...endedByNode(pod) };
-  if (isOwn && pod.metadata.deletionTimestamp === undefined) return undefined;
   return { actions: isOwn ? intendedEnd(pod) : [], status: lost(state) };
 }
 

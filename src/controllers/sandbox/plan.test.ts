@@ -168,6 +168,7 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
     { state: "done", value: { digest: "bad", again: new Date(now.getTime() + 60_000), error } },
   ),
   end: fc.constant(undefined),
+  activity: fc.constant(undefined),
   load: fc.constantFrom<SandboxState["load"]>(
     undefined,
     { state: "running", failures: 0 },

@@ -88,9 +88,9 @@ function slowInMilliseconds({ sandbox, slowInMilliseconds: left }: SandboxState)
 
 /** Deletes the Pod with its grace period, then removes the finalizer. */
 function planDeletion(state: SandboxState): SandboxPlan {
-  const { sandbox, pod, pauseCheckpoint, orphans } = state;
-  const owned = [...(pauseCheckpoint === undefined ? [] : [pauseCheckpoint]), ...orphans];
-  const checkpoints = owned
+  const { sandbox, pod, pauseCheckpoint, orphans, automatic = [] } = state;
+  const owned = new Set([...(pauseCheckpoint === undefined ? [] : [pauseCheckpoint]), ...orphans, ...automatic]);
+  const checkpoints = [...owned]
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
   if (pod === undefined) {

@@ -9,7 +9,8 @@ import type { RollbackRequest } from "../../api/names/rollback-request.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
-import type { Started } from "../../backends/runtime.ts";
+import type { SandboxActivity } from "../../api/schema/metadata.ts";
+import type { SandboxRef, Started } from "../../backends/runtime.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { DesiredEgress } from "../origin/egress.ts";
@@ -54,6 +55,10 @@ export interface SandboxState extends CellCallStates {
   orphans: Checkpoint[];
   /** An unfinished checkpoint of this sandbox that is not for a pause. */
   otherCheckpoint: Checkpoint | undefined;
+  /** Its automatic checkpoints. @default none */
+  automatic?: readonly Checkpoint[];
+  /** Whether its node takes another automatic checkpoint now. @default true */
+  hasTurn?: boolean;
   /** The fields without effect. */
   ignored: FoundField[];
   /** Until the start counts as slow, and the status reports why it waits; 0: it is slow. */
@@ -79,6 +84,8 @@ export interface CallOutcomes {
   load: undefined;
   /** Tells the cell that the end of its Pod is intended. */
   end: undefined;
+  /** Asks the cell what the sandbox has done since its last capture. */
+  activity: SandboxActivity | undefined;
 }
 
 /** The calls that run or have ended for one Pod. */
@@ -145,6 +152,10 @@ export type SandboxAction =
   | { do: "restoreSandboxInPlace"; pod: Pod; template: PodTemplateSpec; source: RestoreSource; request: string }
   | { do: "adoptIdentity"; pod: Pod; template: PodTemplateSpec }
   | { do: "awaitMemory"; pod: Pod }
+  | { do: "readActivity"; pod: Pod }
+  | { do: "createAutomaticCheckpoint"; name: string; persistentContents: readonly string[] }
+  /** The sandbox's last Pod was removed, and may still run where nobody can see it. */
+  | { do: "stopUnseen"; target: SandboxRef }
   | { do: "setEgress"; pod: Pod; policy: EgressPolicy; digest: string }
   | { do: "setCredentials"; pod: Pod; credentials: Credentials | undefined; digest: string }
   /** `stored`: the sandbox shall continue from this checkpoint when it is resumed, as the rollback with the digest requests. */

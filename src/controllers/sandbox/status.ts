@@ -52,11 +52,12 @@ export function failed(state: SandboxState, error: RametError): SandboxStatus {
 export function lost(
   state: SandboxState,
   cause = "Pod Not Found: the sandbox's Pod was deleted, and its memory and files are lost",
+  hint = "Delete the Sandbox, and create it again from its template or from a checkpoint",
 ): SandboxStatus {
   const problem: Problem = {
     code: "SandboxLost",
     cause,
-    hint: "Delete the Sandbox, and create it again from its template or from a checkpoint",
+    hint,
   };
   const status = final(state, "Failed", { message: sentenceOf(problem), problem });
   return withLoss(state, status);
@@ -123,7 +124,7 @@ function final(
     drop: loading(state),
   });
   const outcome = state.sandbox.status?.phase === "Resuming" ? "Failed" : "Lost";
-  const disruption = settled(status, { Migrating: outcome, Pausing: outcome });
+  const disruption = settled(status, { Migrating: outcome, Pausing: outcome, Restoring: outcome });
   if (disruption === undefined) return status;
   const { disruption: before, ...ramet } = status.ramet ?? {};
   // A program that has completed meanwhile was not disrupted.
@@ -216,8 +217,8 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
 }
 
 function migrated({ sandbox: { status = {} }, now }: SandboxState): RametSandboxStatus["disruption"] {
-  const disruption = settled(status, { Migrating: "Migrated" });
-  const isNew = status.ramet?.disruption?.outcome === "Migrating";
+  const disruption = settled(status, { Migrating: "Migrated", Restoring: "Restored" });
+  const isNew = disruption?.outcome !== status.ramet?.disruption?.outcome;
   return disruption && (isNew ? { ...disruption, endedAt: now.toISOString() } : disruption);
 }
 

@@ -1,0 +1,190 @@
+import { hash } from "node:crypto";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { hasVolumes, type RametSandboxStatus } from "../../api/kinds/sandbox.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import { automaticCheckpointsOf } from "../../api/pod/disruption.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { checkpointState } from "../../api/state/checkpoint.ts";
+import { problemIn, within } from "../../api/state/problem.ts";
+import { defined } from "../../base/defined.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import { controllerOf } from "../../kube/object.ts";
+import { soonest } from "../../kube/controller.ts";
+import { automaticCheckpointName, byCapture, capturedAt, lastAutomatic } from "../cluster/pause-checkpoint.ts";
+import { contentsOfPause, type SandboxAction, type SandboxPlan, type SandboxState } from "./state.ts";
+import { amended, type ConditionChange } from "./status.ts";
+
+type Automatic = NonNullable<RametSandboxStatus["automatic"]>;
+
+/** Takes automatic checkpoints of a running sandbox, and keeps the last ones. A failed one changes nothing else. */
+export function withAutomaticCheckpoint(state: SandboxState, plan: SandboxPlan): SandboxPlan {
+  const { pod } = state;
+  const schedule = pod && automaticCheckpointsOf(pod);
+  if (pod === undefined || schedule === undefined || !isCapturable(state, plan, pod)) return plan;
+  return withPruned(state, planScheduled({ state, plan, ...schedule }, pod), schedule.kept);
+}
+
+/** A set makes its unclaimed sandboxes again, and a build starts again. */
+function isCapturable(state: SandboxState, plan: SandboxPlan, { metadata }: Pod): boolean {
+  const { sandbox, rollback } = state;
+  const { phase, conditions, podInfo } = plan.status ?? sandbox.status ?? {};
+  const kind = controllerOf(sandbox)?.kind;
+  const isUnclaimed = kind === "SandboxSet" && sandbox.metadata.labels?.[labels.sandboxClaimed] !== "true";
+  const isReady = phase === "Running" && findCondition(conditions, "Ready")?.status === "True";
+  const isOwn = metadata.uid === podInfo?.podUID;
+  return isReady && isOwn && rollback === undefined && !isUnclaimed && kind !== "NamedSnapshot";
+}
+
+interface Scheduled {
+  state: SandboxState;
+  plan: SandboxPlan;
+  everyMilliseconds: number;
+}
+
+function planScheduled(scheduled: Scheduled, pod: Pod): SandboxPlan {
+  const { state, plan } = scheduled;
+  const { automatic: owned = [], otherCheckpoint, sandbox, now } = state;
+  const taken = takenBefore(scheduled, owned);
+  if (taken !== undefined) return taken;
+  const base = baseOf(state, pod);
+  const leftMilliseconds = base + delayMilliseconds(scheduled, base) - now.getTime();
+  if (leftMilliseconds > 0) return later(plan, leftMilliseconds);
+  if (hasVolumes(sandbox)) return recorded(scheduled, { outcome: "Skipped", problem: volumesProblem });
+  if (otherCheckpoint !== undefined) return later(plan, busyMilliseconds);
+  const idle = idleness(state, pod);
+  if (idle === "unknown") return { ...plan, actions: [...plan.actions, { do: "readActivity", pod }] };
+  if (idle === "asked") return plan;
+  if (idle !== "busy") return recorded(scheduled, { outcome: "Skipped", message: idle });
+  if (state.hasTurn === false) return later(plan, busyMilliseconds);
+  return taking(scheduled, automaticCheckpointName(sandbox, base));
+}
+
+/** Other captures come first, or those of other sandboxes on the node. */
+const busyMilliseconds = 5_000;
+
+/** What became of the one that was being taken. Undefined: none was. */
+function takenBefore(scheduled: Scheduled, owned: readonly Checkpoint[]): SandboxPlan | undefined {
+  const { state, plan } = scheduled;
+  const known = state.sandbox.status?.ramet?.automatic;
+  const name = known?.outcome === "Taking" ? known.taking : undefined;
+  // Without the status, a controller has ended after it had created one.
+  const one = owned.find((own) => (name === undefined ? checkpointState(own) === "unfinished" : isNamed(own, name)));
+  if (one === undefined) return name === undefined ? undefined : withCreation(scheduled, plan, name);
+  const is = checkpointState(one);
+  if (is === "unfinished") return name === undefined ? taking(scheduled, one.metadata.name) : plan;
+  if (is === "succeeded") return recorded(scheduled, { outcome: "Taken" });
+  const why = problemIn(one.status) ?? { code: "CheckpointFailed", cause: one.status?.message ?? "it was deleted" };
+  const failures = (known?.failures ?? 0) + 1;
+  const problem = within(why, `The automatic checkpoint ${one.metadata.name} failed`);
+  const failed = recorded(scheduled, { outcome: "Failed", failures, problem });
+  const removed = is === "failed" ? [{ do: "deleteCheckpoint", checkpoint: one } as const] : [];
+  const note = `${problem.cause}. The sandbox runs on, and the checkpoint is repeated`;
+  return {
+    ...failed,
+    actions: [...failed.actions, ...removed],
+    ...(failures === 1 && {
+      transitions: [
+        ...(plan.transitions ?? []),
+        { type: "Warning", reason: "CheckpointFailed", action: "Capture", note },
+      ],
+    }),
+  };
+}
+
+function isNamed({ metadata }: Checkpoint, name: string): boolean {
+  return metadata.name === name;
+}
+
+function taking(scheduled: Scheduled, name: string): SandboxPlan {
+  return withCreation(scheduled, recorded(scheduled, { outcome: "Taking", taking: name }), name);
+}
+
+/** Repeated until the Checkpoint is seen. */
+function withCreation({ state }: Scheduled, plan: SandboxPlan, name: string): SandboxPlan {
+  if (state.automatic?.some((own) => isNamed(own, name)) === true) return plan;
+  const create = { do: "createAutomaticCheckpoint", name, persistentContents: contentsOfPause(state) } as const;
+  return { ...plan, actions: [...plan.actions, create] };
+}
+
+/** The time from which the next one follows: the last one, or the start of the sandbox. */
+function baseOf({ sandbox, automatic = [] }: SandboxState, { metadata }: Pod): number {
+  const times = [
+    metadata.creationTimestamp,
+    sandbox.metadata.annotations?.[annotations.claimTimestamp],
+    sandbox.status?.ramet?.automatic?.at,
+  ].map((time) => Date.parse(time ?? ""));
+  const saved = lastAutomatic(sandbox, automatic);
+  return Math.max(...times.filter((time) => !Number.isNaN(time)), saved === undefined ? 0 : capturedAt(saved));
+}
+
+/** Sandboxes that started together are captured at different times, and drift apart. After failures the pauses grow. */
+function delayMilliseconds({ state, everyMilliseconds }: Scheduled, base: number): number {
+  const { sandbox } = state;
+  const failures = sandbox.status?.ramet?.automatic?.failures ?? 0;
+  const longest = Math.max(everyMilliseconds, 3_600_000);
+  const full = failures === 0 ? everyMilliseconds : Math.min(longest, 60_000 * 2 ** Math.min(failures - 1, 10));
+  const fraction = parseInt(hash("sha256", `${sandbox.metadata.uid}/${base}`).slice(0, 8), 16) / 2 ** 32;
+  return full * (0.75 + 0.25 * fraction);
+}
+
+/** CPU time that a sandbox without work uses: gVisor keeps its clocks, and nodes probe it. */
+const idleCpuMilliseconds = 30;
+const idleCpuPerSecond = 0.25;
+
+/** Why nothing is to be captured. `asked`: the cell is being asked. */
+function idleness({ sandbox, automatic = [], activity }: SandboxState, pod: Pod): string {
+  const saved = lastAutomatic(sandbox, automatic);
+  // Before the first capture of this Pod, its cell has nothing to compare with.
+  if (saved?.metadata.annotations?.[annotations.podUid] !== pod.metadata.uid) return "busy";
+  if (activity === undefined) return "unknown";
+  if (activity.state === "running") return "asked";
+  const since = activity.state === "done" ? activity.value : undefined;
+  if (since?.checkpointId !== saved.status?.checkpointId || since === undefined) return "busy";
+  const allowed = idleCpuMilliseconds + (idleCpuPerSecond * since.milliseconds) / 1000;
+  if (since.bytes > 0 || since.cpuMilliseconds > allowed) return "busy";
+  return `The sandbox has done nothing since ${saved.metadata.name}: ${since.cpuMilliseconds} ms of CPU time`;
+}
+
+const volumesProblem: Problem = {
+  code: "VolumesNotCaptured",
+  cause: "No automatic checkpoints are taken: its PersistentVolumeClaims would be newer than its memory",
+  hint: "Use a sandbox without PersistentVolumeClaims, or capture volumes with ramet checkpoint create",
+};
+
+function recorded(
+  { state, plan }: Scheduled,
+  { problem, ...change }: Pick<Automatic, "outcome"> & Partial<Automatic> & { problem?: Problem },
+): SandboxPlan & { status: NonNullable<SandboxPlan["status"]> } {
+  const { sandbox, now, automatic = [] } = state;
+  const saved = lastAutomatic(sandbox, automatic);
+  const isOver = change.outcome === "Taken" || (change.outcome === "Skipped" && problem === undefined);
+  const conditions: ConditionChange[] =
+    problem === undefined ? [] : [{ type: "CheckpointsTaken", status: "False", reason: problem.code, problem }];
+  const amendedPlan = amended(state, plan, { conditions, drop: isOver ? ["CheckpointsTaken"] : [] });
+  const { failures } = sandbox.status?.ramet?.automatic ?? {};
+  const next: Automatic = {
+    ...defined({ failures: change.outcome === "Taking" ? failures : undefined }),
+    ...change,
+    at: now.toISOString(),
+    ...defined({ message: change.message ?? problem?.cause }),
+    ...(saved && { checkpoint: saved.metadata.name, savedAt: new Date(capturedAt(saved)).toISOString() }),
+  };
+  return { ...amendedPlan, status: { ...amendedPlan.status, ramet: { ...amendedPlan.status.ramet, automatic: next } } };
+}
+
+function later(plan: SandboxPlan, milliseconds: number): SandboxPlan {
+  return { ...plan, ...soonest(plan.requeueAfterMilliseconds, Math.max(1, Math.ceil(milliseconds))) };
+}
+
+/** Those before the last ones are deleted when the later ones have succeeded, and failed ones of an earlier Pod. */
+function withPruned({ automatic = [], sandbox }: SandboxState, plan: SandboxPlan, kept: number): SandboxPlan {
+  const current = sandbox.status?.ramet?.automatic?.taking;
+  const succeeded = automatic.filter((one) => checkpointState(one) === "succeeded").toSorted(byCapture);
+  const failed = automatic.filter((one) => checkpointState(one) === "failed" && !isNamed(one, current ?? ""));
+  const removed = [...succeeded.slice(kept), ...failed].map((checkpoint): SandboxAction => ({
+    do: "deleteCheckpoint",
+    checkpoint,
+  }));
+  return removed.length === 0 ? plan : { ...plan, actions: [...plan.actions, ...removed] };
+}
