@@ -51,7 +51,7 @@ function paused({ sandbox }: SandboxFacts): Found | undefined {
     cause:
       by === undefined
         ? "It is paused, as spec.paused requests"
-        : `It is paused with its state, because its Pod was ended (${by})`,
+        : `It is paused with its state${savedState(sandbox)}, because its Pod was ended (${by})`,
     since,
     action: `Resume it when you need it: ramet sandbox resume ${metadata.name} -n ${metadata.namespace}`,
   };
@@ -90,7 +90,7 @@ function withoutCause({ sandbox, now }: SandboxFacts, { problem, since }: Report
 /** Others end its Pod, and it still runs. */
 function disrupted(facts: SandboxFacts): Found | undefined {
   const { status } = facts.sandbox;
-  const { disruption } = status?.ramet ?? {};
+  const { disruption, automatic } = status?.ramet ?? {};
   const isMoved = disruption?.outcome === "Migrating";
   if (disruption === undefined || status?.phase !== "Running" || (!isMoved && disruption.outcome !== "Pausing"))
     return undefined;
@@ -99,6 +99,10 @@ function disrupted(facts: SandboxFacts): Found | undefined {
     return {
       ...silent,
       cause: `Its Pod is being ended (${disruption.cause}), but cannot be captured. ${silent.cause}`,
+      ...(automatic?.checkpoint !== undefined && {
+        retry: `It continues from the checkpoint ${automatic.checkpoint} of ${automatic.savedAt} when Kubernetes has removed the Pod`,
+        action: `Bring the node back, or, when its machine is off, delete the Node or taint it with ${outOfService}`,
+      }),
     };
   const retry = `The controllers ${isMoved ? "start another Pod" : "pause it"} when its state is captured`;
   const cause = `Its Pod is being ended (${disruption.cause}), and its state is being captured`;
@@ -188,14 +192,23 @@ const remedies: Readonly<Record<string, string>> = {
   RuntimeInitialized: "Correct the variables that the guest rejected, then request them again",
 };
 
+/** Then Kubernetes removes the Pods of the node without its word. */
+const outOfService = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
+
+/** What a sandbox has if its last Pod was lost. */
+function savedState({ status }: SandboxFacts["sandbox"], preposition = ""): string {
+  const { checkpoint, savedAt } = status?.ramet?.disruption ?? {};
+  return checkpoint === undefined ? "" : `${preposition} of ${savedAt} (checkpoint ${checkpoint}; later work is lost)`;
+}
+
 function healthy({ sandbox }: SandboxFacts): Found {
   const image = findCondition(sandbox.status?.conditions, "ImageResolved");
   const rest =
     image?.status === "False" ? `. ${withoutStop(image.message)}` : ", and all its conditions are as requested";
   const { disruption } = sandbox.status?.ramet ?? {};
   const moved =
-    disruption?.outcome === "Migrated"
-      ? `. It continued in another Pod at ${disruption.endedAt}, after its Pod was ended (${disruption.cause})`
+    disruption?.outcome === "Migrated" || disruption?.outcome === "Restored"
+      ? `. It continued in another Pod at ${disruption.endedAt}${savedState(sandbox, " with its state")}, after its Pod was ended (${disruption.cause})`
       : "";
   return {
     state: "healthy",

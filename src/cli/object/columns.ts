@@ -3,6 +3,7 @@ import { lastExpiry, unexpired } from "../../api/keys/api-key-rules.ts";
 import { ApiKey } from "../../api/kinds/api-key.ts";
 import { Checkpoint, dataAvailable, hasLayer } from "../../api/kinds/checkpoint.ts";
 import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { isAutomatic } from "../../api/state/checkpoint.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
@@ -76,8 +77,15 @@ export function checkpointColumns(storage?: Storage): readonly Column[] {
       OWNER: ({ metadata }) => metadata.annotations?.[annotations.owner],
     }),
     ageColumn,
-    ...columns(Checkpoint, { MESSAGE: (checkpoint) => lostData(checkpoint)?.message ?? messageOf(checkpoint) }),
+    ...columns(Checkpoint, { MESSAGE: messageOfCheckpoint }),
   ];
+}
+
+function messageOfCheckpoint(checkpoint: Checkpoint): string | undefined {
+  const automatic = isAutomatic(checkpoint)
+    ? "automatic: the last ones are kept, until the sandbox is deleted"
+    : undefined;
+  return lostData(checkpoint)?.message ?? messageOf(checkpoint) ?? automatic;
 }
 
 /** What an object needs of the store alone, and what it shares with others. */

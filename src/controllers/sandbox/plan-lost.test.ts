@@ -1,0 +1,201 @@
+import { describe, expect, it } from "vitest";
+import { stateWith } from "../../../test/setup/sandbox-state.ts";
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import { Pod } from "../../api/schema/pod.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import { disruptionCheckpointName, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
+import { planSandbox } from "./plan.ts";
+import type { SandboxState } from "./state.ts";
+
+const now = new Date("2030-01-01T12:10:00Z");
+const savedAt = "2030-01-01T12:03:00Z";
+const apiVersion = "agents.kruise.io/v1alpha1";
+const meta = (name: string, more: object = {}) => ({
+  name,
+  namespace: "t",
+  uid: `uid-${name}`,
+  resourceVersion: "1",
+  creationTimestamp: savedAt,
+  ...more,
+});
+
+interface Of {
+  policy?: string;
+  ramet?: object;
+  spec?: object;
+  phase?: string;
+}
+const sandbox = ({ policy = "Migrate", ramet = {}, spec = {}, phase = "Running" }: Of = {}): Sandbox =>
+  Sandbox.parse({
+    apiVersion,
+    kind: "Sandbox",
+    metadata: meta("a", { finalizers: ["agents.kruise.io/sandbox"] }),
+    spec,
+    status: {
+      phase,
+      sandboxIp: "10.0.0.1",
+      podInfo: { podUID: "old", annotations: { [annotations.onDisruption]: policy } },
+      conditions: [{ type: "Ready", status: "True", reason: "PodReady", message: "", lastTransitionTime: savedAt }],
+      ramet: { cellKey: "key", ...ramet },
+    },
+  });
+interface PodOf {
+  policy?: string;
+  phase?: string;
+  status?: object;
+  cell?: object;
+  metadata?: object;
+}
+const pod = ({ policy = "Migrate", phase = "Failed", status = {}, cell, metadata = {} }: PodOf = {}): Pod =>
+  Pod.parse({
+    metadata: meta("a", { uid: "old", annotations: { [annotations.onDisruption]: policy }, ...metadata }),
+    spec: { nodeName: "n", containers: [{ name: "main", image: "cell" }] },
+    status: {
+      phase,
+      podIP: "10.0.0.1",
+      ...(cell !== undefined && { containerStatuses: [{ name: "main", state: { terminated: cell } }] }),
+      ...status,
+    },
+  });
+const auto = (name = "a-auto", more: { labels?: object; annotations?: object; phase?: string } = {}): Checkpoint =>
+  Checkpoint.parse({
+    apiVersion,
+    kind: "Checkpoint",
+    metadata: meta(name, { labels: { [labels.purpose]: "automatic" }, annotations: more.annotations ?? {} }),
+    spec: { sandboxName: "a" },
+    status: { phase: more.phase ?? "Succeeded", checkpointId: `id-${name}`, ramet: { cutAt: savedAt } },
+  });
+const killed = { exitCode: 137, reason: "Error" };
+const plan = (parts: Partial<SandboxState> = {}) =>
+  planSandbox(stateWith({ sandbox: sandbox(), pod: pod({ cell: killed }), now, automatic: [auto()], ...parts }));
+const restored = (more: object = {}) => ({
+  disruption: {
+    cause: "CellDied",
+    at: savedAt,
+    outcome: "Restored",
+    podUID: "earlier",
+    checkpoint: "a-auto",
+    endedAt: "2030-01-01T12:09:30Z",
+    attempts: 1,
+    ...more,
+  },
+});
+
+describe("a sandbox whose Pod is lost", () => {
+  it.each([
+    ["its cell was killed", { cell: killed }, "CellDied"],
+    ["its machine has crashed", { cell: { exitCode: 255, reason: "ContainerStatusUnknown" } }, "CellDied"],
+    [
+      "gVisor has ended",
+      { cell: { exitCode: 70, message: JSON.stringify({ code: "SandboxLost", message: "x" }) } },
+      "CellDied",
+    ],
+    ["the kubelet has evicted it", { status: { reason: "Evicted" }, cell: killed }, "Evicted"],
+    ["the node was shut down", { status: { reason: "Terminated" }, cell: killed }, "NodeShutdown"],
+    [
+      "the Node object was deleted",
+      { status: { conditions: [{ type: "DisruptionTarget", status: "True", reason: "DeletionByPodGC" }] } },
+      "NodeLost",
+    ],
+  ])("continues from its last checkpoint if %s", (_, of, cause) => {
+    const { actions, status, transitions } = plan({ pod: pod(of) });
+    expect(actions).toEqual([]);
+    expect(status).toMatchObject({
+      phase: "Paused",
+      message: `Its Pod was lost (${cause}), and it continues in another Pod from the checkpoint a-auto of ${savedAt}; later work is lost`,
+      ramet: { disruption: { cause, outcome: "Restoring", podUID: "old", checkpoint: "a-auto", savedAt, attempts: 1 } },
+    });
+    expect(transitions).toMatchObject([{ reason: "SandboxDisrupted" }, { reason: "SandboxPaused" }]);
+    const next = sandbox({ ramet: status?.ramet ?? {}, phase: "Paused" });
+    expect(pauseCheckpointOf(next, [auto()])?.metadata.name).toBe("a-auto");
+  });
+
+  it.each([
+    ["its memory limit", { cell: { exitCode: 137, reason: "OOMKilled" } }],
+    [
+      "the memory limit that its cell enforces",
+      { cell: { exitCode: 70, message: JSON.stringify({ code: "OutOfMemory", message: "x" }) } },
+    ],
+    ["its own deadline", { status: { reason: "DeadlineExceeded" } }],
+    ["its entrypoint, with an error", { cell: { exitCode: 1, message: "the entrypoint exited with code 1" } }],
+    ["its entrypoint", { phase: "Succeeded", cell: { exitCode: 0 } }],
+  ])("ends as before if that was %s", (_, of) => {
+    const { status } = plan({ pod: pod(of) });
+    expect(status?.phase).toBe(of.phase ?? "Failed");
+    expect(status?.ramet?.disruption).toBeUndefined();
+  });
+
+  it("stops what may still run where the Pod was, if the Pod is gone without the word of its node", () => {
+    const { actions, status } = plan({ pod: undefined });
+    const target = { podIp: "10.0.0.1", cellKey: "key", podUid: "old", uid: "uid-a" };
+    expect(actions).toMatchObject([{ do: "stopUnseen", target }]);
+    expect(status?.ramet?.disruption).toMatchObject({ cause: "PodDeleted", outcome: "Restoring" });
+  });
+
+  it("gets no other Pod while an object says that the old one may run", () => {
+    const silent = pod({ phase: "Running", metadata: { deletionTimestamp: savedAt } });
+    const held = sandbox({ phase: "Paused", ramet: restored({ outcome: "Restoring", podUID: "old" }) });
+    const own = { sandbox: held, pauseCheckpoint: auto() };
+    expect(plan({ ...own, pod: silent }).actions).toEqual([]);
+    const gone = plan({ ...own, pod: undefined });
+    expect(gone.status?.phase).toBe("Resuming");
+  });
+
+  it.each([
+    ["its policy is End", { sandbox: sandbox({ policy: "End" }), pod: undefined }],
+    ["it has no checkpoint", { automatic: [] }],
+    ["its checkpoint is not complete", { automatic: [auto("a-auto", { phase: "Creating" })] }],
+    ["it was rolled back since", { sandbox: sandbox({ ramet: { rollback: { request: "later" } } }) }],
+  ])("fails if %s", (_, parts) => {
+    expect(plan(parts).status?.phase).toBe("Failed");
+  });
+
+  it("becomes paused with the policy Pause, and stays so", () => {
+    const { actions, status } = plan({ pod: pod({ policy: "Pause", cell: killed }) });
+    expect(actions).toEqual([{ do: "setPaused", shutdownTime: null }]);
+    expect(status?.ramet?.disruption).toMatchObject({ outcome: "Paused", checkpoint: "a-auto" });
+    expect(findCondition(status?.conditions, "SandboxPaused")).toMatchObject({ reason: "CheckpointSucceeded" });
+  });
+
+  it.each([
+    ["soon", { outcome: "Restored", endedAt: "2030-01-01T12:09:30Z", checkpoint: "earlier" }, 2],
+    ["later, for the same reason and from the same checkpoint", { endedAt: "2030-01-01T11:00:00Z" }, 2],
+    ["later, from another checkpoint", { endedAt: "2030-01-01T11:00:00Z", checkpoint: "earlier" }, 1],
+  ])("counts the attempts if it is lost again %s", (_, before, attempts) => {
+    const { status } = plan({ sandbox: sandbox({ ramet: restored(before) }) });
+    expect(status?.ramet?.disruption).toMatchObject({ outcome: "Restoring", attempts });
+  });
+
+  it("fails after three attempts, keeps its checkpoint, and says how to try it again", () => {
+    const { actions, status } = plan({ sandbox: sandbox({ ramet: restored({ attempts: 3 }) }) });
+    expect(actions).toEqual([]);
+    expect(status).toMatchObject({ phase: "Failed", ramet: { disruption: { outcome: "Lost" } } });
+    expect(status?.message).toContain(
+      "after it had continued 3 times from an automatic checkpoint. The checkpoint a-auto is kept",
+    );
+    expect(status?.message).toContain("ramet rollback a id-a-auto -n t");
+  });
+
+  it.each([
+    [
+      "its grace period was too short",
+      pod({ phase: "Succeeded", cell: { exitCode: 0 }, metadata: { deletionTimestamp: savedAt } }),
+      "NodeTaint",
+    ],
+    ["its silent node was removed", undefined, "NodeLost"],
+  ])("continues if it could not be captured, because %s", (_, own, cause) => {
+    const disruption = { cause: "NodeTaint", at: savedAt, outcome: "Migrating", podUID: "old" };
+    const of = sandbox({ ramet: { disruption } });
+    const failed = Checkpoint.parse({
+      apiVersion,
+      kind: "Checkpoint",
+      metadata: meta(disruptionCheckpointName(of), { labels: { [labels.purpose]: "pause" } }),
+      spec: { sandboxName: "a" },
+      status: { phase: "Failed", message: "x" },
+    });
+    const { status } = plan({ sandbox: of, pod: own, pauseCheckpoint: failed });
+    expect(status?.ramet?.disruption).toMatchObject({ cause, outcome: "Restoring", at: savedAt, checkpoint: "a-auto" });
+  });
+});
