@@ -99,14 +99,19 @@ function disrupted(facts: SandboxFacts): Found | undefined {
     return {
       ...silent,
       cause: `Its Pod is being ended (${disruption.cause}), but cannot be captured. ${silent.cause}`,
-      ...(automatic?.checkpoint !== undefined && {
-        retry: `It continues from the checkpoint ${automatic.checkpoint} of ${automatic.savedAt} when Kubernetes has removed the Pod`,
-        action: `Bring the node back, or, when its machine is off, delete the Node or taint it with ${outOfService}`,
-      }),
+      ...(automatic && continuedLater(automatic)),
     };
   const retry = `The controllers ${isMoved ? "start another Pod" : "pause it"} when its state is captured`;
   const cause = `Its Pod is being ended (${disruption.cause}), and its state is being captured`;
   return { state: "waiting", cause, reason: disruption.cause, since: disruption.at, retry };
+}
+
+function continuedLater({ checkpoint, savedAt }: { checkpoint?: string | undefined; savedAt?: string | undefined }) {
+  if (checkpoint === undefined) return {};
+  return {
+    retry: `It continues from the checkpoint ${checkpoint} of ${savedAt} when Kubernetes has removed the Pod`,
+    action: `Bring the node back, or, when its machine is off, delete the Node or taint it with ${outOfService}`,
+  };
 }
 
 function unready(facts: SandboxFacts): Found | undefined {
@@ -205,14 +210,17 @@ function healthy({ sandbox }: SandboxFacts): Found {
   const image = findCondition(sandbox.status?.conditions, "ImageResolved");
   const rest =
     image?.status === "False" ? `. ${withoutStop(image.message)}` : ", and all its conditions are as requested";
-  const { disruption } = sandbox.status?.ramet ?? {};
-  const moved =
-    disruption?.outcome === "Migrated" || disruption?.outcome === "Restored"
-      ? `. It continued in another Pod at ${disruption.endedAt}${savedState(sandbox, " with its state")}, after its Pod was ended (${disruption.cause})`
-      : "";
+  const moved = movedIn(sandbox);
   return {
     state: "healthy",
     cause: `It is ${sandbox.status?.phase ?? "new"}${rest}${moved}`,
     since: findCondition(sandbox.status?.conditions, "Ready")?.lastTransitionTime,
   };
+}
+
+function movedIn(sandbox: SandboxFacts["sandbox"]): string {
+  const { outcome, endedAt, cause } = sandbox.status?.ramet?.disruption ?? {};
+  if (outcome !== "Migrated" && outcome !== "Restored") return "";
+  const from = savedState(sandbox, " with its state");
+  return `. It continued in another Pod at ${endedAt}${from}, after its Pod was ended (${cause})`;
 }

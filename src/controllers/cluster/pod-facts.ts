@@ -105,11 +105,11 @@ export function isEndedByNode(pod: Pod): boolean {
 export function causeOfEnd(pod: Pod): DisruptionCause | undefined {
   if (pod.status?.phase !== "Failed") return undefined;
   if (isEndedByNode(pod)) return disruptionCause(pod);
-  const cell = terminatedCell(pod);
-  const reason = failedCell(pod)?.code ?? pod.status.reason ?? cell?.reason ?? "";
-  if (reason === ("SandboxLost" satisfies ErrorCode)) return "CellDied";
-  const isOwn = failedCell(pod) !== undefined || ownLimits.has(reason);
-  return isOwn || (cell !== undefined && cell.exitCode < killedExitCode) ? undefined : "CellDied";
+  const failed = failedCell(pod);
+  if (failed !== undefined) return failed.code === ("SandboxLost" satisfies ErrorCode) ? "CellDied" : undefined;
+  const { exitCode = killedExitCode, reason = "" } = terminatedCell(pod) ?? {};
+  const isOwn = ownLimits.has(pod.status.reason ?? reason) || exitCode < killedExitCode;
+  return isOwn ? undefined : "CellDied";
 }
 
 const ownLimits: ReadonlySet<string> = new Set(["OOMKilled", "DeadlineExceeded"]);

@@ -55,12 +55,10 @@ export async function applyAction(
     case "deletePod":
       return deletePod(sandbox, action.pod, dependencies);
     case "createPauseCheckpoint":
-      return checkpoints.resource.ensure(pauseManifest(sandbox, action));
     case "createAutomaticCheckpoint":
-      return checkpoints.resource.ensure(automaticCheckpoint(sandbox, action));
+      return checkpoints.resource.ensure(checkpointManifest(sandbox, action));
     case "stopUnseen":
-      stopUnseen(sandbox, action.target, dependencies);
-      return;
+      return stopUnseen(sandbox, action.target, dependencies);
     case "releaseClaims":
       return releaseClaims(claimsIn(dependencies.client), sandbox, action.claims);
     case "shareClaims":
@@ -88,6 +86,7 @@ function stopUnseen(sandbox: Sandbox, target: SandboxRef, { unseen, runtime, log
     async () => {
       await runtime.stop(target, "the sandbox continues in another Pod");
       log.info({ sandbox: keyOf(sandbox.metadata), podUid }, "stopped a sandbox whose Pod was removed");
+      return undefined;
     },
     () => {
       if (unseen.get(podUid)?.state !== "running") unseen.forget(podUid);
@@ -113,10 +112,12 @@ async function setPaused(
   });
 }
 
-function pauseManifest(
+function checkpointManifest(
   sandbox: Sandbox,
-  { persistentContents: contents, isOfDisruption, stored }: Extract<SandboxAction, { do: "createPauseCheckpoint" }>,
+  action: Extract<SandboxAction, { do: "createPauseCheckpoint" | "createAutomaticCheckpoint" }>,
 ) {
+  if (action.do === "createAutomaticCheckpoint") return automaticCheckpoint(sandbox, action);
+  const { persistentContents: contents, isOfDisruption, stored } = action;
   return stored === undefined
     ? pauseCheckpoint(sandbox, contents, isOfDisruption)
     : storedPause(sandbox, { ...stored, contents });

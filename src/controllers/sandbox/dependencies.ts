@@ -20,7 +20,7 @@ interface SandboxRecords {
   /** Counts a disruption that has ended. */
   disrupted: (cause: string, outcome: string) => void;
   /** The calls to cells that may still run without a Pod, by the UIDs of the Pods. */
-  unseen: Attempts<undefined | void>;
+  unseen: Attempts<undefined>;
   turns: NodeTurns;
   credentialValues: CredentialValues;
   /** Requeues a key after a change that no informer reports. */

@@ -1,3 +1,4 @@
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
 import { planSandbox } from "./plan.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
@@ -15,16 +16,15 @@ export class NodeTurns {
 
   /** Plans a sandbox, without a new automatic checkpoint if its node has no turn left. Nothing is awaited between the two. */
   plan(state: SandboxState): SandboxPlan {
-    const { sandbox, pod } = state;
-    const key = keyOf(sandbox.metadata);
-    const node = pod?.spec.nodeName ?? "";
-    const { phase, ramet } = sandbox.status ?? {};
-    const hasTurn = phase === "Running" && ramet?.automatic?.outcome === "Taking";
+    const key = keyOf(state.sandbox.metadata);
+    const node = state.pod?.spec.nodeName ?? "";
+    const hasTurn = isTaking(state.sandbox);
     if (!hasTurn) this.#nodes.delete(key);
     const plan = planSandbox(state);
     const takes = plan.actions.some((action) => action.do === "createAutomaticCheckpoint");
-    if (takes && !hasTurn && this.#countOn(node) >= mostOnNode) return planSandbox({ ...state, hasTurn: false });
-    if (takes || hasTurn) this.#nodes.set(key, node);
+    if (!takes && !hasTurn) return plan;
+    if (!hasTurn && this.#countOn(node) >= mostOnNode) return planSandbox({ ...state, hasTurn: false });
+    this.#nodes.set(key, node);
     return plan;
   }
 
@@ -35,4 +35,8 @@ export class NodeTurns {
   #countOn(node: string): number {
     return [...this.#nodes.values()].filter((one) => one === node).length;
   }
+}
+
+function isTaking({ status }: Sandbox): boolean {
+  return status?.phase === "Running" && status.ramet?.automatic?.outcome === "Taking";
 }

@@ -2,6 +2,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { DisruptionCause, RametSandboxStatus, Sandbox } from "../../api/kinds/sandbox.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import type { Problem } from "../../api/schema/problem.ts";
 import { captureProgress, checkpointState } from "../../api/state/checkpoint.ts";
 import { problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
@@ -138,11 +139,16 @@ function notCaptured(state: SandboxState, disruption: Disruption, checkpoint: Ch
     if (pod.metadata.deletionTimestamp === undefined) return withdrawn(state, disruption, checkpoint);
     if (passing.has(why.code)) return again(state, disruption, { checkpoint, why: why.cause });
   }
-  const continued = planLost(state);
-  if (continued !== undefined) return continued;
+  return planLost(state) ?? unsaved(state, { disruption, checkpoint, why });
+}
+
+function unsaved(
+  state: SandboxState,
+  { disruption, checkpoint, why }: { disruption: Disruption; checkpoint: Checkpoint; why: Problem },
+): SandboxPlan {
   const what = `Its Pod was ended (${disruption.cause}), and its state could not be saved: the checkpoint ${checkpoint.metadata.name} failed`;
   return {
-    actions: intendedEnd(pod),
+    actions: intendedEnd(state.pod),
     status: lost(state, within(why, what).cause),
   };
 }

@@ -1,8 +1,8 @@
 import type { DisruptionCause, RametSandboxStatus } from "../../api/kinds/sandbox.ts";
-import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
+import { type DisruptionPolicy, disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { defined } from "../../base/defined.ts";
-import { lastAutomatic } from "../cluster/pause-checkpoint.ts";
+import { capturedAt, lastAutomatic } from "../cluster/pause-checkpoint.ts";
 import { causeOfEnd, disruptionCause, isEnded } from "../cluster/pod-facts.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
@@ -16,19 +16,46 @@ type Disruption = NonNullable<RametSandboxStatus["disruption"]>;
  * one may still run. Undefined: it is not lost, or nothing was saved.
  */
 export function planLost(state: SandboxState): SandboxPlan | undefined {
-  const { sandbox, pod, stoppedBy, automatic = [] } = state;
+  const loss = lossOf(state);
+  if (loss === undefined || loss.policy === "End" || state.stoppedBy !== undefined) return undefined;
+  if (loss.attempts > mostAttempts) return { actions: ending(state.pod), status: repeated(state, loss) };
+  return planContinued(state, loss);
+}
+
+interface Loss extends Pick<Disruption, "cause" | "at"> {
+  policy: DisruptionPolicy;
+  attempts: number;
+  saved: { name: string; checkpointId: string; cutAt: string };
+}
+
+/** Undefined: the sandbox is not lost, or nothing was saved. */
+function lossOf(state: SandboxState): Loss | undefined {
+  const { sandbox, pod, automatic = [], now } = state;
   const underWay = captureUnderWay(state);
   const cause = underWay === undefined ? causeOfLoss(state) : causeOfUncaptured(underWay, pod);
-  const saved = lastAutomatic(sandbox, automatic);
-  const policy = disruptionPolicyOf({ metadata: pod?.metadata ?? formerPod(state) });
-  if (cause === undefined || saved === undefined || stoppedBy !== undefined || policy === "End") return undefined;
-  const { name } = saved.metadata;
-  const attempts = attemptsOf(state, { cause, name });
-  const { checkpointId = name, ramet: { cutAt = saved.metadata.creationTimestamp } = {} } = saved.status ?? {};
-  if (attempts > mostAttempts) return { actions: ending(pod), status: repeated(state, { name, checkpointId, cause }) };
-  const isKept = policy === "Pause" || sandbox.spec.paused === true;
-  const pause: SandboxAction[] =
-    isKept && sandbox.spec.paused !== true ? [{ do: "setPaused", shutdownTime: null }] : [];
+  const last = lastAutomatic(sandbox, automatic);
+  if (cause === undefined || last === undefined) return undefined;
+  const { name } = last.metadata;
+  const saved = {
+    name,
+    checkpointId: last.status?.checkpointId ?? name,
+    cutAt: new Date(capturedAt(last)).toISOString(),
+  };
+  return {
+    cause,
+    at: underWay?.at ?? now.toISOString(),
+    policy: disruptionPolicyOf({ metadata: pod?.metadata ?? formerPod(state) }),
+    attempts: attemptsOf(state, { cause, name }),
+    saved,
+  };
+}
+
+function planContinued(state: SandboxState, { cause, at, policy, attempts, saved }: Loss): SandboxPlan {
+  const { sandbox, pod } = state;
+  const { name, cutAt } = saved;
+  const isRequested = sandbox.spec.paused === true;
+  const isKept = policy === "Pause" || isRequested;
+  const pause: SandboxAction[] = isKept && !isRequested ? [{ do: "setPaused", shutdownTime: null }] : [];
   const message = `Its Pod was lost (${cause})`;
   const next = isKept ? "it stays paused until it is resumed" : "it continues in another Pod";
   const from = `from the checkpoint ${name} of ${cutAt}; later work is lost`;
@@ -39,19 +66,18 @@ export function planLost(state: SandboxState): SandboxPlan | undefined {
   const status = paused(state, kept, { message: `${message}, and ${next} ${from}`, ready: message });
   const disruption: Disruption = {
     cause,
-    at: underWay?.at ?? state.now.toISOString(),
+    at,
     outcome: isKept ? "Paused" : "Restoring",
-    ...defined({ podUID: pod?.metadata.uid ?? sandbox.status?.podInfo?.podUID }),
+    ...defined({ podUID: sandbox.status?.podInfo?.podUID }),
     checkpoint: name,
     savedAt: cutAt,
     attempts,
   };
+  const note = `${message}; ${next} ${from}`;
   return {
-    actions: [...pause, ...ending(pod), ...(pod === undefined ? stopUnseen(state) : [])],
+    actions: [...pause, ...(pod === undefined ? stopUnseen(state) : ending(pod))],
     status: { ...status, ramet: { ...status.ramet, disruption } },
-    transitions: [
-      { type: "Warning", reason: "SandboxDisrupted", action: "Restore", note: `${message}; ${next} ${from}` },
-    ],
+    transitions: [{ type: "Warning", reason: "SandboxDisrupted", action: "Restore", note }],
   };
 }
 
@@ -68,10 +94,7 @@ function attemptsOf({ sandbox, now }: SandboxState, { cause, name }: { cause: st
   return isSoon || isSame ? attempts + 1 : 1;
 }
 
-function repeated(
-  state: SandboxState,
-  { name, checkpointId, cause }: { name: string; checkpointId: string; cause: string },
-) {
+function repeated(state: SandboxState, { cause, saved: { name, checkpointId } }: Loss) {
   const { metadata } = state.sandbox;
   const why = `Its Pod was lost again (${cause}) after it had continued ${mostAttempts} times from an automatic checkpoint`;
   const hint = `Find out why with kubectl describe pod and kubectl logs; then try it again with: ramet rollback ${metadata.name} ${checkpointId} -n ${metadata.namespace}`;

@@ -1,9 +1,10 @@
 import { hash } from "node:crypto";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { hasVolumes, type RametSandboxStatus } from "../../api/kinds/sandbox.ts";
+import { hasVolumes, type RametSandboxStatus, type Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { automaticCheckpointsOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import type { SandboxActivity } from "../../api/schema/metadata.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { checkpointState } from "../../api/state/checkpoint.ts";
 import { problemIn, within } from "../../api/state/problem.ts";
@@ -11,7 +12,14 @@ import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { soonest } from "../../kube/controller.ts";
-import { automaticCheckpointName, byCapture, capturedAt, lastAutomatic } from "../cluster/pause-checkpoint.ts";
+import type { Transition } from "../../kube/events.ts";
+import {
+  automaticCheckpointName,
+  byCapture,
+  capturedAt,
+  capturedPodUid,
+  lastAutomatic,
+} from "../cluster/pause-checkpoint.ts";
 import { contentsOfPause, type SandboxAction, type SandboxPlan, type SandboxState } from "./state.ts";
 import { amended, type ConditionChange } from "./status.ts";
 
@@ -25,15 +33,19 @@ export function withAutomaticCheckpoint(state: SandboxState, plan: SandboxPlan):
   return withPruned(state, planScheduled({ state, plan, ...schedule }, pod), schedule.kept);
 }
 
-/** A set makes its unclaimed sandboxes again, and a build starts again. */
 function isCapturable(state: SandboxState, plan: SandboxPlan, { metadata }: Pod): boolean {
   const { sandbox, rollback } = state;
   const { phase, conditions, podInfo } = plan.status ?? sandbox.status ?? {};
-  const kind = controllerOf(sandbox)?.kind;
-  const isUnclaimed = kind === "SandboxSet" && sandbox.metadata.labels?.[labels.sandboxClaimed] !== "true";
   const isReady = phase === "Running" && findCondition(conditions, "Ready")?.status === "True";
   const isOwn = metadata.uid === podInfo?.podUID;
-  return isReady && isOwn && rollback === undefined && !isUnclaimed && kind !== "NamedSnapshot";
+  return isReady && isOwn && rollback === undefined && isUsed(sandbox);
+}
+
+/** A set makes its unclaimed sandboxes again, and a build starts again. */
+function isUsed(sandbox: Sandbox): boolean {
+  const kind = controllerOf(sandbox)?.kind;
+  const isClaimed = sandbox.metadata.labels?.[labels.sandboxClaimed] === "true";
+  return kind !== "NamedSnapshot" && (kind !== "SandboxSet" || isClaimed);
 }
 
 interface Scheduled {
@@ -65,30 +77,37 @@ const busyMilliseconds = 5_000;
 
 /** What became of the one that was being taken. Undefined: none was. */
 function takenBefore(scheduled: Scheduled, owned: readonly Checkpoint[]): SandboxPlan | undefined {
-  const { state, plan } = scheduled;
-  const known = state.sandbox.status?.ramet?.automatic;
-  const name = known?.outcome === "Taking" ? known.taking : undefined;
+  const name = nameTaken(scheduled.state);
   // Without the status, a controller has ended after it had created one.
-  const one = owned.find((own) => (name === undefined ? checkpointState(own) === "unfinished" : isNamed(own, name)));
-  if (one === undefined) return name === undefined ? undefined : withCreation(scheduled, plan, name);
+  if (name === undefined) {
+    const unseen = owned.find((own) => checkpointState(own) === "unfinished");
+    return unseen && taking(scheduled, unseen.metadata.name);
+  }
+  const one = owned.find((own) => isNamed(own, name));
+  if (one === undefined) return withCreation(scheduled, scheduled.plan, name);
   const is = checkpointState(one);
-  if (is === "unfinished") return name === undefined ? taking(scheduled, one.metadata.name) : plan;
-  if (is === "succeeded") return recorded(scheduled, { outcome: "Taken" });
-  const why = problemIn(one.status) ?? { code: "CheckpointFailed", cause: one.status?.message ?? "it was deleted" };
-  const failures = (known?.failures ?? 0) + 1;
+  if (is === "unfinished") return scheduled.plan;
+  return is === "succeeded" ? recorded(scheduled, { outcome: "Taken" }) : failed(scheduled, one);
+}
+
+function nameTaken({ sandbox }: SandboxState): string | undefined {
+  const { outcome, taking: name } = sandbox.status?.ramet?.automatic ?? {};
+  return outcome === "Taking" ? name : undefined;
+}
+
+function failed(scheduled: Scheduled, one: Checkpoint): SandboxPlan {
+  const { state, plan } = scheduled;
+  const why = problemIn(one.status) ?? { code: "CheckpointFailed", cause: one.status?.message ?? "no reason given" };
+  const failures = (state.sandbox.status?.ramet?.automatic?.failures ?? 0) + 1;
   const problem = within(why, `The automatic checkpoint ${one.metadata.name} failed`);
-  const failed = recorded(scheduled, { outcome: "Failed", failures, problem });
-  const removed = is === "failed" ? [{ do: "deleteCheckpoint", checkpoint: one } as const] : [];
+  const { actions, status } = recorded(scheduled, { outcome: "Failed", failures, problem });
   const note = `${problem.cause}. The sandbox runs on, and the checkpoint is repeated`;
+  const transition: Transition = { type: "Warning", reason: "CheckpointFailed", action: "Capture", note };
   return {
-    ...failed,
-    actions: [...failed.actions, ...removed],
-    ...(failures === 1 && {
-      transitions: [
-        ...(plan.transitions ?? []),
-        { type: "Warning", reason: "CheckpointFailed", action: "Capture", note },
-      ],
-    }),
+    ...plan,
+    actions: [...actions, { do: "deleteCheckpoint", checkpoint: one }],
+    status,
+    ...(failures === 1 && { transitions: [...(plan.transitions ?? []), transition] }),
   };
 }
 
@@ -129,21 +148,23 @@ function delayMilliseconds({ state, everyMilliseconds }: Scheduled, base: number
 }
 
 /** CPU time that a sandbox without work uses: gVisor keeps its clocks, and nodes probe it. */
-const idleCpuMilliseconds = 30;
-const idleCpuPerSecond = 0.25;
+const idleCpuMilliseconds = 100;
+const idleCpuPerSecond = 1;
 
 /** Why nothing is to be captured. `asked`: the cell is being asked. */
 function idleness({ sandbox, automatic = [], activity }: SandboxState, pod: Pod): string {
   const saved = lastAutomatic(sandbox, automatic);
   // Before the first capture of this Pod, its cell has nothing to compare with.
-  if (saved?.metadata.annotations?.[annotations.podUid] !== pod.metadata.uid) return "busy";
+  if (saved === undefined || capturedPodUid(saved) !== pod.metadata.uid) return "busy";
   if (activity === undefined) return "unknown";
   if (activity.state === "running") return "asked";
   const since = activity.state === "done" ? activity.value : undefined;
-  if (since?.checkpointId !== saved.status?.checkpointId || since === undefined) return "busy";
-  const allowed = idleCpuMilliseconds + (idleCpuPerSecond * since.milliseconds) / 1000;
-  if (since.bytes > 0 || since.cpuMilliseconds > allowed) return "busy";
+  if (since === undefined || since.checkpointId !== saved.status?.checkpointId || isBusy(since)) return "busy";
   return `The sandbox has done nothing since ${saved.metadata.name}: ${since.cpuMilliseconds} ms of CPU time`;
+}
+
+function isBusy({ bytes, cpuMilliseconds, milliseconds }: SandboxActivity): boolean {
+  return bytes > 0 || cpuMilliseconds > idleCpuMilliseconds + (idleCpuPerSecond * milliseconds) / 1000;
 }
 
 const volumesProblem: Problem = {
@@ -155,22 +176,25 @@ const volumesProblem: Problem = {
 function recorded(
   { state, plan }: Scheduled,
   { problem, ...change }: Pick<Automatic, "outcome"> & Partial<Automatic> & { problem?: Problem },
-): SandboxPlan & { status: NonNullable<SandboxPlan["status"]> } {
-  const { sandbox, now, automatic = [] } = state;
-  const saved = lastAutomatic(sandbox, automatic);
-  const isOver = change.outcome === "Taken" || (change.outcome === "Skipped" && problem === undefined);
+): SandboxPlan & { status: SandboxStatus } {
+  const { sandbox, now, automatic: owned = [] } = state;
+  const before = sandbox.status?.ramet?.automatic;
+  const isTaking = change.outcome === "Taking";
   const conditions: ConditionChange[] =
     problem === undefined ? [] : [{ type: "CheckpointsTaken", status: "False", reason: problem.code, problem }];
-  const amendedPlan = amended(state, plan, { conditions, drop: isOver ? ["CheckpointsTaken"] : [] });
-  const { failures } = sandbox.status?.ramet?.automatic ?? {};
-  const next: Automatic = {
-    ...defined({ failures: change.outcome === "Taking" ? failures : undefined }),
+  const { status, ...rest } = amended(state, plan, { conditions, drop: isTaking ? [] : ["CheckpointsTaken"] });
+  const automatic: Automatic = {
+    ...defined({ failures: isTaking ? before?.failures : undefined, message: problem?.cause }),
     ...change,
     at: now.toISOString(),
-    ...defined({ message: change.message ?? problem?.cause }),
-    ...(saved && { checkpoint: saved.metadata.name, savedAt: new Date(capturedAt(saved)).toISOString() }),
+    ...savedIn(lastAutomatic(sandbox, owned)),
   };
-  return { ...amendedPlan, status: { ...amendedPlan.status, ramet: { ...amendedPlan.status.ramet, automatic: next } } };
+  return { ...rest, status: { ...status, ramet: { ...status.ramet, automatic } } };
+}
+
+function savedIn(saved: Checkpoint | undefined): Pick<Automatic, "checkpoint" | "savedAt"> {
+  if (saved === undefined) return {};
+  return { checkpoint: saved.metadata.name, savedAt: new Date(capturedAt(saved)).toISOString() };
 }
 
 function later(plan: SandboxPlan, milliseconds: number): SandboxPlan {
