@@ -35,7 +35,7 @@ export async function applyAction(
   action: SandboxAction,
   dependencies: SandboxDependencies,
 ): Promise<unknown> {
-  const { sandboxes, checkpoints } = dependencies.informers;
+  const { sandboxes } = dependencies.informers;
   const { uid } = sandbox.metadata;
   if (isCellAction(action)) {
     callCell(sandbox, action, dependencies);
@@ -54,22 +54,30 @@ export async function applyAction(
       return createPod(sandbox, action, dependencies);
     case "deletePod":
       return deletePod(sandbox, action.pod, dependencies);
-    case "createPauseCheckpoint":
-    case "createAutomaticCheckpoint":
-      return checkpoints.resource.ensure(checkpointManifest(sandbox, action));
     case "stopUnseen":
-      return stopUnseen(sandbox, action.target, dependencies);
+      stopUnseen(sandbox, action.target, dependencies);
+      return;
     case "releaseClaims":
       return releaseClaims(claimsIn(dependencies.client), sandbox, action.claims);
     case "shareClaims":
       return shareClaims(claimsIn(dependencies.client), sandbox, action.claims);
-    case "deleteCheckpoint":
-      return checkpoints.resource.delete(action.checkpoint.metadata, { uid: action.checkpoint.metadata.uid });
     case "deleteSandbox":
       return sandboxes.resource.delete(sandbox.metadata, { uid });
     case "setPaused":
       return setPaused(sandbox, action, dependencies);
+    default:
+      return changeCheckpoint(sandbox, action, dependencies);
   }
+}
+
+function changeCheckpoint(
+  sandbox: Sandbox,
+  action: Extract<SandboxAction, { do: "createPauseCheckpoint" | "createAutomaticCheckpoint" | "deleteCheckpoint" }>,
+  { informers: { checkpoints } }: SandboxDependencies,
+): Promise<unknown> {
+  if (action.do !== "deleteCheckpoint") return checkpoints.resource.ensure(checkpointManifest(sandbox, action));
+  const { metadata } = action.checkpoint;
+  return checkpoints.resource.delete(metadata, { uid: metadata.uid });
 }
 
 /** Tells the cell concurrently: it may learn that the end is intended before or after that begins. */

@@ -132,14 +132,17 @@ function captured(state: SandboxState, disruption: Disruption, checkpoint: Check
  */
 function notCaptured(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
   const { pod } = state;
-  const { status } = checkpoint;
   if (pod?.status?.phase === "Succeeded") return planLost(state) ?? { actions: [], status: ended(state, pod) };
-  const why = problemIn(status) ?? { code: "CheckpointFailed", cause: status?.message ?? "no reason given" };
+  const why = problemOfCapture(checkpoint);
   if (pod !== undefined && !isEnded(pod)) {
     if (pod.metadata.deletionTimestamp === undefined) return withdrawn(state, disruption, checkpoint);
     if (passing.has(why.code)) return again(state, disruption, { checkpoint, why: why.cause });
   }
   return planLost(state) ?? unsaved(state, { disruption, checkpoint, why });
+}
+
+function problemOfCapture({ status }: Checkpoint): Problem {
+  return problemIn(status) ?? { code: "CheckpointFailed", cause: status?.message ?? "no reason given" };
 }
 
 function unsaved(
