@@ -8,7 +8,7 @@ import { type CellConfig, cellPort, type CellState, printFailedCell } from "../a
 import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { cellProver } from "./client/cell-proof.ts";
-import { Activity } from "./lifecycle/activity.ts";
+import { Activity } from "./checkpoint/activity.ts";
 import { Cell } from "./lifecycle/cell.ts";
 import { nodeCacheOf } from "./layers/node-cache.ts";
 import { spawnLink } from "./network/link.ts";

@@ -189,9 +189,10 @@ function holderOf(checkpoint: Checkpoint, snapshots: ReadonlyMap<string, NamedSn
     const isRetained = own[labels.purpose] === "version" && snapshot.spec.deletionPolicy !== "Delete";
     return { kind: "snapshot", namespace, name: snapshot.metadata.name, isRetained };
   }
-  const owner = isPauseCheckpoint(checkpoint) || isAutomatic(checkpoint)
-    ? ownerReferences.find(({ controller }) => controller === true)
-    : undefined;
+  const owner =
+    isPauseCheckpoint(checkpoint) || isAutomatic(checkpoint)
+      ? ownerReferences.find(({ controller }) => controller === true)
+      : undefined;
   return owner?.kind === "Sandbox" && owner.apiVersion.startsWith(`${group}/`)
     ? { kind: "sandbox", namespace, name: owner.name }
     : { kind: "checkpoint", namespace, name };

@@ -10,7 +10,7 @@ import { openForWrite } from "../../store/open.ts";
 import { scratchHint, spaceHint } from "../../store/store-error.ts";
 import { type CellSetting, imageRan } from "../setting/cell-setting.ts";
 import type { GuestControl } from "../client/guest-control.ts";
-import type { Activity } from "../lifecycle/activity.ts";
+import type { Activity } from "./activity.ts";
 import { captureLayer } from "../layers/capture-layer.ts";
 import type { ImageWrites } from "../sandbox/saved-image.ts";
 import { pageWritesFor } from "./capture-room.ts";

@@ -7,7 +7,7 @@ import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
 import type { GuestIdentity } from "../sandbox/guest-identity.ts";
 import type { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
-import type { Activity } from "./activity.ts";
+import type { Activity } from "../checkpoint/activity.ts";
 import type { States } from "./states.ts";
 import { cachedLayers } from "../layers/layer-cache.ts";
 import type { NodeCache } from "../layers/node-cache.ts";

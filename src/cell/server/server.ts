@@ -21,7 +21,7 @@ import { RametError } from "../../base/errors.ts";
 import { closingResponse, endWith, readBody, statusOf } from "../../base/http.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";
 import { type CellProver, proofHeaders, proofPath } from "../client/cell-proof.ts";
-import type { Activity } from "../lifecycle/activity.ts";
+import type { Activity } from "../checkpoint/activity.ts";
 import type { Cell } from "../lifecycle/cell.ts";
 import { reports, sendError, sendJson } from "./reports.ts";
 import type { TcpProbes } from "./tcp-probes.ts";

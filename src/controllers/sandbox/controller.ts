@@ -60,7 +60,7 @@ export async function reconcileSandbox(key: string, dependencies: SandboxDepende
     }
     const sandbox = await withSealedRequest(found, dependencies);
     const state = await gather(sandbox, dependencies);
-    const plan = dependencies.turns.plan(state);
+    const plan = dependencies.turns.plan(state, planSandbox);
     calls.settle(state, cache.sandbox(key)?.status?.phase);
     await Promise.all([applyPlan(state, plan, dependencies), createPodOfResume(state, plan, dependencies)]);
     const isWritten = latest(key, dependencies)?.metadata.resourceVersion !== sandbox.metadata.resourceVersion;

@@ -1,6 +1,5 @@
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
-import { planSandbox } from "./plan.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 
 /** More captures at the same time would take the CPU, the memory and the network of a node from its sandboxes. */
@@ -15,15 +14,15 @@ export class NodeTurns {
   readonly #nodes = new Map<string, string>();
 
   /** Plans a sandbox, without a new automatic checkpoint if its node has no turn left. Nothing is awaited between the two. */
-  plan(state: SandboxState): SandboxPlan {
+  plan(state: SandboxState, planFor: (state: SandboxState) => SandboxPlan): SandboxPlan {
     const key = keyOf(state.sandbox.metadata);
     const node = state.pod?.spec.nodeName ?? "";
     const hasTurn = isTaking(state.sandbox);
     if (!hasTurn) this.#nodes.delete(key);
-    const plan = planSandbox(state);
+    const plan = planFor(state);
     const takes = plan.actions.some((action) => action.do === "createAutomaticCheckpoint");
     if (!takes && !hasTurn) return plan;
-    if (!hasTurn && this.#countOn(node) >= mostOnNode) return planSandbox({ ...state, hasTurn: false });
+    if (!hasTurn && this.#countOn(node) >= mostOnNode) return planFor({ ...state, hasTurn: false });
     this.#nodes.set(key, node);
     return plan;
   }

@@ -224,7 +224,8 @@ describe("a running sandbox with checkpoint-every", () => {
 describe("the turns of a node", () => {
   const stateOf = (name: string, nodeName = "node-1", ramet: object = {}) =>
     stateWith({ sandbox: sandbox({ name, ramet }), pod: pod({}, nodeName), now: after(20) });
-  const takes = (turns: NodeTurns, ...of: Parameters<typeof stateOf>) => turns.plan(stateOf(...of)).actions.length > 0;
+  const takes = (turns: NodeTurns, ...of: Parameters<typeof stateOf>) =>
+    turns.plan(stateOf(...of), planSandbox).actions.length > 0;
 
   it("let two sandboxes of a node be captured at the same time, and the next one when one has ended", () => {
     const turns = new NodeTurns();
@@ -238,7 +239,8 @@ describe("the turns of a node", () => {
 
   it("are known after a restart", () => {
     const turns = new NodeTurns();
-    for (const name of ["a", "b"]) turns.plan(stateOf(name, "node-1", known("Taking", 20, { taking: name })));
+    for (const name of ["a", "b"])
+      turns.plan(stateOf(name, "node-1", known("Taking", 20, { taking: name })), planSandbox);
     expect(takes(turns, "c")).toBe(false);
   });
 });
