@@ -170,7 +170,7 @@ describe("runController", () => {
     stop.abort();
     let ended = false;
     void controller.then(() => (ended = true));
-    await eventually(() => clock.waits).toEqual([4_000]);
+    await eventually(() => clock.waits).toEqual([1_500]);
     expect(ended).toBe(false);
     gate.resolve(undefined);
     await controller;
@@ -192,7 +192,7 @@ describe("runController", () => {
     );
     await started.promise;
     stop.abort();
-    clock.advance(4_000);
+    clock.advance(1_500);
     await controller;
   });
 
@@ -205,7 +205,7 @@ describe("runController", () => {
     });
     await started.promise;
     stop.abort();
-    clock.advance(4_000);
+    clock.advance(1_500);
     await controller;
   });
 });

@@ -48,7 +48,7 @@ export interface ControllerOptions {
   backoff?: BackoffOptions;
   /**
    * How long to wait for running reconciles at the end. It must be shorter than the time between a lost lease's renew deadline
-   * and its expiry (10 s and 15 s). @default 4000
+   * and its expiry (4 s and 6 s). @default 1500
    */
   drainMilliseconds?: number;
   metrics?: ControllerMetrics;
@@ -152,7 +152,7 @@ async function work(options: ControllerOptions, queue: WorkQueue, signal: AbortS
   let cancelHard: () => void = () => undefined;
   const drain = (): void => {
     void queue.shutDown();
-    cancelHard = options.clock.schedule(options.drainMilliseconds ?? 4_000, () => {
+    cancelHard = options.clock.schedule(options.drainMilliseconds ?? 1_500, () => {
       hard.abort(signal.reason);
       timeIsOver.resolve(undefined);
     });

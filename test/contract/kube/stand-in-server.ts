@@ -24,6 +24,7 @@ export interface Refusal {
   /** Selects the requests. @default all */
   when?: (request: StandInRequest) => boolean;
   times: number;
+  /** 0: no response. */
   httpStatus: number;
   reason?: string;
   message?: string;
@@ -158,6 +159,7 @@ export class StandInServer {
     if (refusal !== undefined) {
       refusal.times--;
       const { httpStatus, reason, message, headers } = refusal;
+      if (httpStatus === 0) return;
       response.writeHead(httpStatus, headers).end(JSON.stringify(status(httpStatus, reason, message)));
       return;
     }
