@@ -12,6 +12,7 @@ import { type Io, isBrokenPipe } from "./io.ts";
 import { keyCommands, keysCommands } from "./key/commands.ts";
 import { localCommands } from "./local/commands.ts";
 import { mcpCommand } from "./mcp/command.ts";
+import { nodeCommands } from "./node/commands.ts";
 import { objectCommands } from "./object/commands.ts";
 import { packageVersion } from "./package-version.ts";
 import { type Act, RametCommand } from "./ramet-command.ts";
@@ -81,6 +82,7 @@ const commands = [
   snapshotCommands,
   explainCommand,
   doctorCommand,
+  nodeCommands,
   gcCommand,
   objectCommands,
   localCommands,

@@ -74,6 +74,6 @@ export function pathOf(resource: ResourceRef, at: ResourcePath = {}): string {
   if (resource.namespaced && at.namespace !== undefined) parts.push("namespaces", at.namespace);
   parts.push(resource.plural);
   if (at.name !== undefined) parts.push(at.name);
-  if (at.subresource !== undefined) parts.push(at.subresource);
+  if (at.subresource !== undefined) parts.push(...at.subresource.split("/"));
   return `/${parts.map((part) => encodeURIComponent(part)).join("/")}`;
 }

@@ -1,4 +1,6 @@
 import * as z from "zod";
+import type { Checkpoint } from "../api/kinds/checkpoint.ts";
+import type { Pod } from "../api/schema/pod.ts";
 import type { StoreReport } from "../api/store/store-report.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import type { OtherController } from "../kube/other-controllers.ts";
@@ -8,7 +10,12 @@ import type { ObservedCrd } from "./snapshot-objects.ts";
 /** The fields of a Node that are checked (Kubernetes API v1.36). */
 export const ClusterNode = z.looseObject({
   metadata: ObjectMeta,
-  spec: z.looseObject({ unschedulable: z.boolean().optional() }).default({}),
+  spec: z
+    .looseObject({
+      unschedulable: z.boolean().optional(),
+      taints: z.array(z.looseObject({ key: z.string(), value: z.string().optional(), effect: z.string() })).optional(),
+    })
+    .default({}),
   status: z
     .looseObject({
       conditions: z
@@ -147,6 +154,11 @@ export interface ClusterFacts {
   /** The Pod Security level that the namespace enforces; undefined: none; null: the namespace does not exist. */
   podSecurity: Seen<string | undefined | null>;
   unpulledCells: Seen<UnpulledCell[]>;
+  /** The Pods of sandboxes, as far as they have not ended. */
+  cells: Seen<Pod[]>;
+  captures: Seen<Checkpoint[]>;
+  /** How long kubelets let Pods run at a shutdown of the node; 0: not at all. Of some nodes. */
+  shutdowns: Seen<{ node: string; seconds: number }[]>;
   volumeClasses: Seen<VolumeClasses>;
   snapshots: SnapshotClusterFacts;
   /** The controllers' report about the store; undefined: nothing yet. */

@@ -47,6 +47,9 @@ const good: ClusterFacts = {
   store: { value: { checkedAt: now.toISOString(), dataMissing: 0 } },
   missingRights: { value: [] },
   unpulledCells: { value: [] },
+  cells: { value: [] },
+  captures: { value: [] },
+  shutdowns: { value: [] },
   volumeClasses: { value: { storage: [], snapshots: undefined } },
   snapshots: {
     crds: { value: [] },

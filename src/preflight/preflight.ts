@@ -1,6 +1,7 @@
 import type { KubeClient } from "../kube/kube-client.ts";
 import { checkCluster, clocks, controllersFinding, rights } from "./cluster-checks.ts";
 import type { ClusterFacts } from "./cluster-facts.ts";
+import { checkDisruptions } from "./disruption-checks.ts";
 import { checkNamed, type Finding, listed } from "./finding.ts";
 import { checkNodes } from "./node-checks.ts";
 import { type PreflightOptions, readFacts } from "./read-facts.ts";
@@ -16,7 +17,12 @@ export function findingsOf(facts: ClusterFacts): Finding[] {
   // Beside other controllers, Ramet runs no cells, so that their needs do not matter.
   if ("value" in facts.beside && facts.beside.value !== undefined) return checkBeside(facts, facts.beside.value);
   const [kubernetes, ...others] = checkCluster(facts);
-  return [...(kubernetes === undefined ? [] : [kubernetes]), ...checkNodes(facts), ...others];
+  return [
+    ...(kubernetes === undefined ? [] : [kubernetes]),
+    ...checkNodes(facts),
+    ...others,
+    ...checkDisruptions(facts),
+  ];
 }
 
 /** Checks what Ramet needs beside the controllers of another project, which run the sandboxes. */

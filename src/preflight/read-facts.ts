@@ -1,8 +1,9 @@
 import * as z from "zod";
+import { checkpointKind } from "../api/kinds/checkpoint.ts";
 import { crdNames } from "../api/kinds/crd.ts";
 import { labels } from "../api/names/labels.ts";
 import { Pod, pullReasons } from "../api/schema/pod.ts";
-import { controllersLease, controllersMode, systemNamespace } from "../api/names/system-names.ts";
+import { controllersLease, controllersMode, isLocalNode, systemNamespace } from "../api/names/system-names.ts";
 import { parseStoreReport, type StoreReport, storeReportMap } from "../api/store/store-report.ts";
 import { defined } from "../base/defined.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
@@ -18,6 +19,7 @@ import {
   type StoredSnapshot,
   type UnpulledCell,
 } from "./cluster-facts.ts";
+import { isRunning } from "./plan-drain.ts";
 import { readSnapshots, readVolumeClasses } from "./read-snapshots.ts";
 import { see, type Seen, allOf } from "./finding.ts";
 
@@ -70,6 +72,13 @@ export async function readFacts(
     store: seen(`the ConfigMap ${storeReportMap.name}`, (inTime) => readStoreReport(client, inTime)),
     missingRights: seen("your rights", (inTime) => readMissingRights(client, namespace, inTime)),
     unpulledCells: seen("the Pods of sandboxes", (inTime) => readUnpulledCells(client, inTime)),
+    cells: seen("the Pods of sandboxes", async (inTime) => (await listCells(client, inTime)).filter(isRunning)),
+    captures: seen("checkpoints", async (inTime) => (await client.of(checkpointKind).list({ signal: inTime })).items),
+    shutdowns: seen("the settings of kubelets", async (inTime) => {
+      const { items } = await nodes.list({ signal: inTime, pageSize: mostNodes });
+      const names = items.filter(({ metadata }) => !isLocalNode(metadata.labels)).map(({ metadata }) => metadata.name);
+      return Promise.all(names.slice(0, mostKubelets).map((name) => readShutdown(client, name, inTime)));
+    }),
     volumeClasses: seen("the classes of volumes", (inTime) => readVolumeClasses(client, inTime)),
     snapshots: readSnapshots(client, { namespace, stored: storedSnapshots, see: seen }),
   });
@@ -79,6 +88,7 @@ export async function readFacts(
 }
 
 const mostNodes = 500;
+const mostKubelets = 20;
 
 /** Together with the start of the command, this leaves an answer within 2 s. */
 const defaultReadMilliseconds = 1_500;
@@ -123,14 +133,32 @@ async function readPodSecurity(
   return namespace === undefined ? null : namespace.metadata.labels?.["pod-security.kubernetes.io/enforce"];
 }
 
+async function listCells(client: KubeClient, signal: AbortSignal, fieldSelector?: string): Promise<Pod[]> {
+  const pods = client.resource(coreResources.pods, (value) => Pod.parse(value));
+  const selectors = { labelSelector: `${labels.cell}=true`, ...defined({ fieldSelector }) };
+  return (await pods.list({ ...selectors, signal })).items;
+}
+
+/** The configuration with which a kubelet runs, as `kubectl get --raw /api/v1/nodes/NAME/proxy/configz` prints it. */
+const KubeletConfiguration = z.looseObject({
+  kubeletconfig: z.looseObject({ shutdownGracePeriod: z.string().default("0s") }),
+});
+
+async function readShutdown(client: KubeClient, node: string, signal: AbortSignal) {
+  const answer = await client.resource(coreResources.nodes).getSubresource({ name: node }, "proxy/configz", { signal });
+  const { shutdownGracePeriod } = KubeletConfiguration.parse(answer).kubeletconfig;
+  return { node, seconds: goSeconds(shutdownGracePeriod) };
+}
+
+/** A duration as Go prints it, such as `1m30s`. */
+function goSeconds(text: string): number {
+  const [, hours = 0, minutes = 0, seconds = 0] = /^(?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)?$/.exec(text) ?? [];
+  return Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds);
+}
+
 /** The words of a pull name the image: a Pod also has the images of its template. */
 async function readUnpulledCells(client: KubeClient, signal: AbortSignal): Promise<UnpulledCell[]> {
-  const pods = client.resource(coreResources.pods, (value) => Pod.parse(value));
-  const { items } = await pods.list({
-    labelSelector: `${labels.cell}=true`,
-    fieldSelector: "status.phase=Pending",
-    signal,
-  });
+  const items = await listCells(client, signal, "status.phase=Pending");
   return items.flatMap(({ spec, status }) => {
     const image = spec.containers[0]?.image ?? "";
     const waiting = status?.containerStatuses?.map(({ state }) => state?.waiting) ?? [];

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { cellSeccompProfile } from "./cluster.ts";
+import { cellSeccompProfile } from "./node.ts";
 import { imageNames } from "./images.ts";
 import { makeStoreSecret, openWorld, type World } from "./world.ts";
 

@@ -3,7 +3,7 @@ import { Sandbox, SandboxNotFoundError, Template } from "e2b";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import * as z from "zod";
 import { account } from "../setup/registry.ts";
-import { cellSeccompProfile } from "./cluster.ts";
+import { cellSeccompProfile } from "./node.ts";
 import { imageNames, pushImage, registryImage } from "./images.ts";
 import { clientApis, gateways, makeStoreSecret, openWorld, type World } from "./world.ts";
 

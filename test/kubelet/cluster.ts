@@ -1,6 +1,5 @@
-import { copyFile, mkdir, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { stringify } from "yaml";
 import { systemClock as clock } from "../../src/base/clock.ts";
 import { startChild, type Child, waitUntilReady } from "../../src/local/control-plane/child.ts";
@@ -10,19 +9,7 @@ import { openPki } from "../../src/local/control-plane/pki.ts";
 import { runProgram } from "../../src/local/tools/run-program.ts";
 import { passwordLine } from "../setup/registry.ts";
 import { accepts } from "../setup/loopback-server.ts";
-import type { NodeToolName } from "./node-tools.ts";
-
-/** The files and names that main.ts prepares before it enters the namespaces. */
-export interface ClusterSetting {
-  dir: string;
-  /** The control group of this run, which contains those of the kubelet. */
-  cgroup: string;
-  /** The directory with the CNI plugins. */
-  cni: string;
-  tools: Record<NodeToolName | "etcd" | "kube-apiserver" | "versitygw" | "docker-registry", string>;
-  /** An OCI archive. */
-  images: string;
-}
+import { type ClusterSetting, controlPlaneAddress as gateway, makeBridge, registries, startNode } from "./node.ts";
 
 export interface KubeletCluster {
   kubeconfig: string;
@@ -33,13 +20,6 @@ export interface KubeletCluster {
   stop: () => Promise<void>;
 }
 
-/** The path of the cells' seccomp profile in the kubelet's directory of profiles. */
-export const cellSeccompProfile = "ramet/cell.json";
-
-/** The machine's address on the Pods' bridge. */
-const gateway = "10.88.0.1";
-/** The first one may be read by anyone, the second one by the account of test/setup/registry.ts. */
-const registries = { open: `${gateway}:5000`, protected: `${gateway}:5001` } as const;
 /** The address of the Service `kubernetes`. The API server listens there, because kube-proxy does not run. */
 const kubernetesAddress = "10.96.0.1";
 
@@ -64,7 +44,6 @@ export async function startCluster(setting: ClusterSetting): Promise<KubeletClus
     waitUntilReady(child, { what, ready, timeoutMilliseconds: 120_000, clock });
 
   await makeNetwork();
-  await makeMounts(dir);
   const pki = await openPki(join(dir, "pki"), () => clock.now());
   const admin = await pki.issueTo("admin", { commonName: "admin", organizations: ["system:masters"], use: "client" });
   const hosts = ["127.0.0.1", gateway, kubernetesAddress, "kubernetes.default.svc"];
@@ -109,30 +88,15 @@ export async function startCluster(setting: ClusterSetting): Promise<KubeletClus
     `--service-account-private-key-file=${pki.serviceAccountKeyPath}`,
   ]);
   await start("kube-scheduler", [`--kubeconfig=${kubeconfig}`, "--leader-elect=false"]);
-  const environment = { PATH: `${join(tools["containerd-shim-runc-v2"], "..")}:${process.env["PATH"] ?? ""}` };
-  const containerd = await start("containerd", ["--config", await containerdSetting(setting)], environment);
-  const ctr = ["--address", containerdSocket, "--namespace", "k8s.io"];
-  const ctrWorks = (...args: string[]) =>
-    runProgram(tools.ctr, [...ctr, ...args]).then(
-      () => true,
-      () => false,
-    );
-  await untilReady(containerd, "containerd", () => ctrWorks("version"));
-  await runProgram(tools.ctr, [...ctr, "images", "import", setting.images]);
-  const profile = join(dir, "kubelet", "seccomp", cellSeccompProfile);
-  await mkdir(dirname(profile), { recursive: true });
-  await copyFile(fileURLToPath(new URL("../../images/cell-seccomp.json", import.meta.url)), profile);
-  const kubelet = await start("kubelet", [
-    `--config=${await kubeletSetting(setting, pki.caPath)}`,
-    `--kubeconfig=${kubeconfig}`,
-    "--hostname-override=node-a",
-    `--node-ip=${gateway}`,
-    `--root-dir=${dir}/kubelet`,
-    `--cert-dir=${dir}/kubelet-pki`,
-  ]);
-  await untilReady(kubelet, "the node", async () =>
-    (await kubectl("get", "nodes").catch(() => "")).includes(" Ready "),
-  );
+  const node = await startNode(setting, {
+    name: "node-a",
+    dir,
+    address: gateway,
+    pods: { rangeStart: "10.88.0.2", rangeEnd: "10.88.127.250" },
+    cgroup: setting.cgroup,
+    kubeconfig,
+    clientCAFile: pki.caPath,
+  });
   const s3 = await startS3(dir, start, untilReady);
   await startRegistries(dir, start, untilReady);
   return {
@@ -140,6 +104,7 @@ export async function startCluster(setting: ClusterSetting): Promise<KubeletClus
     s3,
     registries,
     stop: async () => {
+      await node.stop();
       for (const child of children.reverse()) await child.stop();
     },
   };
@@ -149,90 +114,8 @@ async function makeNetwork(): Promise<void> {
   const ip = (...args: string[]) => runProgram("ip", args);
   await ip("link", "set", "lo", "up");
   await ip("address", "add", `${kubernetesAddress}/32`, "dev", "lo");
-  await ip("link", "add", bridge, "type", "bridge");
-  await ip("address", "add", `${gateway}/16`, "dev", bridge);
-  await ip("link", "set", bridge, "up");
+  await makeBridge(ip, gateway);
   await writeFile("/proc/sys/net/ipv4/ip_forward", "1");
-}
-
-const bridge = "cni0";
-
-/** The sockets and the state of the node's programs disappear with these mounts. The kubelet's mounts must propagate into containers. */
-async function makeMounts(dir: string): Promise<void> {
-  await runProgram("mount", ["-t", "tmpfs", "tmpfs", "/run"]);
-  const kubelet = join(dir, "kubelet");
-  await mkdir(kubelet);
-  await runProgram("mount", ["--bind", kubelet, kubelet]);
-  await runProgram("mount", ["--make-rshared", kubelet]);
-}
-
-const containerdSocket = "/run/containerd/containerd.sock";
-
-async function containerdSetting({ dir, cni }: ClusterSetting): Promise<string> {
-  const network = {
-    cniVersion: "1.0.0",
-    name: "pods",
-    plugins: [
-      {
-        type: "bridge",
-        bridge,
-        isGateway: true,
-        hairpinMode: true,
-        ipam: { type: "host-local", ranges: [[{ subnet: "10.88.0.0/16" }]], routes: [{ dst: "0.0.0.0/0" }] },
-      },
-    ],
-  };
-  await mkdir(join(dir, "cni"));
-  await writeFile(join(dir, "cni", "10-pods.conflist"), JSON.stringify(network));
-  for (const host of Object.values(registries)) {
-    const directory = join(dir, "certs.d", host);
-    await mkdir(directory, { recursive: true });
-    await writeFile(join(directory, "hosts.toml"), `server = "http://${host}"\n`);
-  }
-  const path = join(dir, "containerd.toml");
-  const text = `version = 3
-root = "${dir}/containerd"
-[plugins."io.containerd.cri.v1.images".pinned_images]
-  sandbox = "localhost/pause:test"
-[plugins."io.containerd.cri.v1.images".registry]
-  config_path = "${dir}/certs.d"
-[plugins."io.containerd.cri.v1.runtime"]
-  # On some machines, not even root may lower a score.
-  restrict_oom_score_adj = true
-[plugins."io.containerd.cri.v1.runtime".cni]
-  bin_dirs = ["${cni}"]
-  conf_dir = "${dir}/cni"
-`;
-  await writeFile(path, text);
-  return path;
-}
-
-async function kubeletSetting({ dir, cgroup }: ClusterSetting, clientCAFile: string): Promise<string> {
-  const path = join(dir, "kubelet.yaml");
-  const resolvConf = join(dir, "resolv.conf");
-  await writeFile(resolvConf, `nameserver ${gateway}\n`);
-  const setting = {
-    apiVersion: "kubelet.config.k8s.io/v1beta1",
-    kind: "KubeletConfiguration",
-    authentication: { anonymous: { enabled: false }, x509: { clientCAFile } },
-    cgroupDriver: "cgroupfs",
-    cgroupRoot: `/${cgroup}`,
-    failCgroupV1: false,
-    failSwapOn: false,
-    containerRuntimeEndpoint: `unix://${containerdSocket}`,
-    // Ignores settings of the machine that it cannot change, as in a container or without CAP_SYS_RESOURCE.
-    featureGates: { KubeletInUserNamespace: true },
-    evictionHard: { "memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%" },
-    podLogsDir: join(dir, "pod-logs"),
-    resolvConf,
-    clusterDNS: [gateway],
-    makeIPTablesUtilChains: false,
-    enforceNodeAllocatable: [],
-    // How often the files of changed Secrets are updated. A test waits for that.
-    syncFrequency: "10s",
-  };
-  await writeFile(path, stringify(setting));
-  return path;
 }
 
 /** Both serve one directory, so that what is pushed to the first one can be pulled from the second one. */

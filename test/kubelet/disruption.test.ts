@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { cellSeccompProfile } from "./cluster.ts";
+import { cellSeccompProfile } from "./node.ts";
 import { imageNames } from "./images.ts";
 import { makeStoreSecret, openWorld, type World } from "./world.ts";
 

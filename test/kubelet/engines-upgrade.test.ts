@@ -6,7 +6,7 @@ import { NamedSnapshot } from "../../src/api/kinds/named-snapshot.ts";
 import { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { countAt, counterPort, counterScript } from "../setup/counter.ts";
-import { cellSeccompProfile } from "./cluster.ts";
+import { cellSeccompProfile } from "./node.ts";
 import { imageNames } from "./images.ts";
 import { makeStoreSecret, openWorld, type World } from "./world.ts";
 

@@ -13,7 +13,7 @@ import { type ChannelCredentials, type ChannelOptions, credentials, Metadata } f
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { issueCertificate } from "../../src/local/control-plane/certificate.ts";
 import { bundledGrpcServer, grpcClient } from "../setup/grpc-program.ts";
-import { cellSeccompProfile } from "./cluster.ts";
+import { cellSeccompProfile } from "./node.ts";
 import { imageNames } from "./images.ts";
 import { gateways, makeStoreSecret, openWorld, type World } from "./world.ts";
 

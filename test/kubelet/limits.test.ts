@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { imageNames } from "./images.ts";
-import { cellSeccompProfile } from "./cluster.ts";
+import { cellSeccompProfile } from "./node.ts";
 import { makeStoreSecret, openWorld, type World } from "./world.ts";
 
 const long = { timeout: 90_000, interval: 250 };

@@ -13,7 +13,7 @@ import { pinnedTestTool } from "../setup/pinned-tools.ts";
 import { buildImages } from "./images.ts";
 import { cniDirectory, missingNeeds } from "./needs.ts";
 import { nodeToolNames, pinnedNodeTool } from "./node-tools.ts";
-import type { ClusterSetting } from "./cluster.ts";
+import type { ClusterSetting } from "./node.ts";
 
 const progress = (line: string): void => {
   console.error(line);
@@ -42,7 +42,7 @@ try {
   };
   const images = await buildImages(dir, { ...tools, ...(await otherEngine()) }, progress);
   const setting: ClusterSetting = { dir, cgroup, tools, images, cni: (await cniDirectory()) ?? "" };
-  await Promise.all(cgroupDirectories().map((directory) => mkdir(directory)));
+  await Promise.all(cgroupDirectories().map((directory) => mkdir(join(directory, "node-b"), { recursive: true })));
   const inside = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
   const vitest = ["node_modules/vitest/vitest.mjs", "run", "--config", "test/kubelet/vitest.config.ts"];
   const { status } = spawnSync("unshare", [...inside, process.execPath, ...vitest, ...options], {

@@ -6,7 +6,7 @@ import { ask } from "../setup/gateway.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { cellCapabilities } from "../../src/api/pod/cell-container.ts";
 import { capabilityBits, cellStatuses, withoutCapability } from "./cell-rights.ts";
-import { cellSeccompProfile } from "./cluster.ts";
+import { cellSeccompProfile } from "./node.ts";
 import { controllers, gateways, makeStoreSecret, openWorld, type World } from "./world.ts";
 
 const long = { timeout: 90_000, interval: 250 };

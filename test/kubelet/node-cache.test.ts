@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { RametError } from "../../src/base/errors.ts";
 import { startFaultProxy, type FaultProxy } from "../setup/fault-proxy.ts";
-import { cellSeccompProfile } from "./cluster.ts";
+import { cellSeccompProfile } from "./node.ts";
 import { imageNames } from "./images.ts";
 import { makeStoreSecret, openWorld, type World } from "./world.ts";
 

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { account } from "../setup/registry.ts";
-import { cellSeccompProfile } from "./cluster.ts";
+import { cellSeccompProfile } from "./node.ts";
 import { imageNames, pushImage, registryImage } from "./images.ts";
 import { makeStoreSecret, openWorld, type World } from "./world.ts";
 

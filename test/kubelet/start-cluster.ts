@@ -1,6 +1,7 @@
 import type { TestProject } from "vitest/node";
 import type { SnapshotProgramName } from "../../src/local/volumes/snapshot-programs.ts";
-import { startCluster, type ClusterSetting } from "./cluster.ts";
+import { startCluster } from "./cluster.ts";
+import type { ClusterSetting } from "./node.ts";
 
 /** The cluster, as provided to the tests. */
 export interface GivenCluster {

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { sandboxWithVolume, sleeping } from "../setup/sandbox-with-volume.ts";
 import { volumeScenarios } from "../volumes/scenarios.ts";
-import { cellSeccompProfile } from "./cluster.ts";
+import { cellSeccompProfile } from "./node.ts";
 import { imageNames } from "./images.ts";
 import { removeVolumeObjects, startVolumePrograms, type VolumePrograms } from "./volume-programs.ts";
 import { makeStoreSecret, openWorld, type World } from "./world.ts";

@@ -97,3 +97,8 @@ export function automaticCheckpointsOf({
   const everyMilliseconds = resultOr(() => parseDuration(parseCheckpointInterval(every, "")), undefined);
   return everyMilliseconds === undefined ? undefined : { everyMilliseconds, kept: keptOf(kept) ?? keptByDefault };
 }
+
+/** How long the cell holds its end at least: the rest of the grace period is for the program and for removing the sandbox. */
+export function leastHeldSeconds(podGraceSeconds = leastGraceSeconds): number {
+  return podGraceSeconds - Math.min(10, podGraceSeconds / 2) - 1;
+}

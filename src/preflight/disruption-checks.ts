@@ -1,0 +1,73 @@
+import { annotations } from "../api/names/labels.ts";
+import { disruptionPolicyOf, leastHeldSeconds } from "../api/pod/disruption.ts";
+import type { Pod } from "../api/schema/pod.ts";
+import type { ClusterFacts } from "./cluster-facts.ts";
+import { checkNamed, type Finding, listed } from "./finding.ts";
+import { captureSize, captureTime, storeSpeed } from "./plan-drain.ts";
+
+/** Checks whether sandboxes survive the maintenance of their nodes. */
+export function checkDisruptions(facts: ClusterFacts): Finding[] {
+  return [gracePeriods(facts), earlierPods(facts), shutdowns(facts)];
+}
+
+function gracePeriods({ cells, captures }: ClusterFacts): Finding {
+  const check = checkNamed("grace-periods");
+  if ("unknown" in cells) return check.unread("Whether grace periods suffice is", cells);
+  const held = cells.value.filter((pod) => disruptionPolicyOf(pod) !== "End");
+  if (held.length === 0) return check.ok("No sandbox runs that is captured when its node is drained");
+  if ("unknown" in captures) return check.unread("Whether grace periods suffice is", captures);
+  const speed = storeSpeed(captures.value);
+  if (speed === undefined) {
+    return check.unknown(
+      "Whether grace periods suffice is unknown: no checkpoint of 16 MiB or more has shown the store's speed",
+      "Capture a large sandbox: ramet checkpoint create NAME",
+    );
+  }
+  const needs = held.flatMap((pod) => {
+    const size = captureSize(pod, captures.value);
+    return size === undefined ? [] : [{ pod, seconds: captureTime(size.sizeBytes, speed) }];
+  });
+  const tooShort = needs
+    .filter(({ pod, seconds }) => seconds > leastHeldSeconds(pod.spec.terminationGracePeriodSeconds))
+    .sort((a, b) => b.seconds - a.seconds);
+  const [worst] = tooShort;
+  if (worst !== undefined) {
+    const { terminationGracePeriodSeconds: grace } = worst.pod.spec;
+    return check.warning(
+      `The grace period is too short for a capture of ${listed(tooShort.map(({ pod }) => nameOf(pod)))}: ${nameOf(worst.pod)} needs up to ${Math.ceil(worst.seconds)} s, and ${grace ?? 30} s leave ${Math.floor(leastHeldSeconds(grace))} s`,
+      `Set terminationGracePeriodSeconds to at least ${Math.ceil(worst.seconds) + 11} in the template`,
+    );
+  }
+  const unknown = held.length - needs.length;
+  const except = unknown === 0 ? "" : `, except for ${unknown} without a memory limit and a checkpoint`;
+  return check.ok(`The grace periods suffice for a capture of each sandbox${except}`);
+}
+
+function earlierPods({ cells }: ClusterFacts): Finding {
+  const check = checkNamed("earlier-pods");
+  if ("unknown" in cells) return check.unread("The release that sandboxes run with is", cells);
+  const earlier = cells.value.filter((pod) => pod.metadata.annotations?.[annotations.onDisruption] === undefined);
+  if (earlier.length === 0) return check.ok("No sandbox runs in a Pod of an earlier release");
+  return check.warning(
+    `Sandboxes run in Pods of an earlier release, and a drain loses them: ${listed(earlier.map(nameOf))}`,
+    "Pause and resume them before you drain their nodes",
+  );
+}
+
+/** At a shutdown, a kubelet ends Pods itself, and the API server is told afterwards. */
+function shutdowns({ shutdowns: seen }: ClusterFacts): Finding {
+  const check = checkNamed("node-shutdown");
+  if ("unknown" in seen) return check.unread("How long kubelets wait at a shutdown of their node is", seen);
+  const graceful = seen.value.filter(({ seconds }) => seconds > 0);
+  const within =
+    graceful.length === 0 ? "immediately" : `within ${Math.max(...graceful.map(({ seconds }) => seconds))} s`;
+  return check.ok(
+    seen.value.length === 0
+      ? "No kubelet ends Pods at a shutdown of its node"
+      : `At a shutdown of a node, kubelets end Pods ${within} and sandboxes are lost: drain nodes first`,
+  );
+}
+
+function nameOf({ metadata }: Pod): string {
+  return `${metadata.namespace ?? ""}/${metadata.name}`;
+}

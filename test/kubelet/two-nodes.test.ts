@@ -1,0 +1,174 @@
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { imageNames } from "./images.ts";
+import { cellSeccompProfile, type ClusterSetting, type RunningNode, startSecondNode } from "./node.ts";
+import { countingProgram, Witness } from "./witness.ts";
+import { controllers, makeStoreSecret, openWorld, type World } from "./world.ts";
+
+/**
+ * Tests on two nodes with real kubelets that sandboxes move from one to the other, with the real `kubectl drain`. Does not test a
+ * cloud's network or its autoscaler.
+ */
+let world: World;
+let nodeB: RunningNode;
+const witness = new Witness();
+
+beforeAll(async () => {
+  world = await openWorld();
+  await witness.open();
+  nodeB = await startSecondNode(JSON.parse(process.env["RAMET_TEST_KUBELET"] ?? "{}") as ClusterSetting);
+  const directory = join(world.directory, "kustomization");
+  const address = `s3://checkpoints/two-nodes?endpoint=${encodeURIComponent(world.s3.endpoint)}&allow-insecure=true`;
+  const images = ["--image", imageNames.controller, "--cell-image", imageNames.cell];
+  const cells = ["--cell-seccomp-profile", cellSeccompProfile, "--cell-user-namespaces", "never"];
+  const store = ["--store", address, "--store-secret", "s3"];
+  await world.ramet("manifests", ...images, ...cells, ...store, "--egress-allow", witness.address, "--out", directory);
+  await world.kubectl("apply", "-f", join(directory, "namespace.yaml"));
+  await makeStoreSecret(world);
+  await world.kubectl("apply", "-k", directory);
+  await world.kubectl("rollout", "status", "-n", "ramet-system", "deployment/ramet-controller", "--timeout=180s");
+  await world.apply(JSON.stringify(template(countingProgram(witness.address))));
+});
+afterAll(async () => {
+  await world.kubectl("uncordon", "node-a");
+  await world.kubectl("delete", "sandbox", "--all", "--wait=true");
+  await world.kubectl("delete", "-f", join(world.directory, "kustomization", "deployment.yaml"));
+  await world.kubectl("delete", "node", "node-b");
+  await nodeB.stop();
+  witness.close();
+});
+
+const template = (program: string) => ({
+  apiVersion: "agents.kruise.io/v1alpha1",
+  kind: "SandboxTemplate",
+  metadata: { name: "counting", namespace: "default" },
+  spec: {
+    template: {
+      spec: { containers: [{ name: "sandbox", image: imageNames.python, command: ["python3", "-c", program] }] },
+    },
+  },
+});
+
+const long = { timeout: 150_000, interval: 250 };
+const sandboxes = ["a", "b", "c"] as const;
+const other = (node: string) => (node === "node-a" ? "node-b" : "node-a");
+
+const field = (name: string, path: string) => world.kubectl("get", "sandbox", name, "-o", `jsonpath={${path}}`);
+const nodeOf = (name: string) =>
+  world.kubectl("get", "pod", name, "--ignore-not-found", "-o", "jsonpath={.spec.nodeName}");
+/** What a client has of a sandbox: its identity and its access token. */
+const identity = async (name: string) => [
+  await field(name, ".metadata.uid"),
+  await world.inSandbox(name, "cat /run/ramet/identity.json"),
+];
+
+/** As often as the documentation says, with sandboxes only if the controllers shall stay. */
+const drain = (node: string, ...more: string[]) =>
+  world.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=150s", ...more);
+const sandboxesOnly = "--pod-selector=agents.kruise.io/sandbox-name";
+
+async function evict(name: string): Promise<void> {
+  const path = join(world.directory, "eviction.json");
+  await writeFile(
+    path,
+    JSON.stringify({ apiVersion: "policy/v1", kind: "Eviction", metadata: { name, namespace: "default" } }),
+  );
+  await world.kubectl("create", "--raw", `/api/v1/namespaces/default/pods/${name}/eviction`, "-f", path);
+}
+
+/** Until it counts on in another Pod. */
+async function untilMoved(name: string, before: string): Promise<void> {
+  await expect
+    .poll(async () => [await field(name, ".status.podInfo.podUID"), await field(name, ".status.phase")], long)
+    .toEqual([expect.not.stringMatching(before), "Running"]);
+  await untilCounting(name);
+}
+
+async function untilCounting(name: string): Promise<void> {
+  const count = witness.count(name);
+  await expect.poll(() => witness.count(name), long).toBeGreaterThan(count + 2);
+}
+
+it("continues every sandbox of a drained node on the other node, with memory, files, identity and token", async () => {
+  await world.kubectl("cordon", "node-a");
+  for (const name of sandboxes) await world.ramet("sandbox", "create", "--template", "counting", "--name", name);
+  await world.kubectl("uncordon", "node-a");
+  for (const name of sandboxes) await untilCounting(name);
+  const before = await Promise.all(sandboxes.map(identity));
+  const counts = sandboxes.map((name) => witness.count(name));
+  expect(await Promise.all(sandboxes.map(nodeOf))).toEqual(["node-b", "node-b", "node-b"]);
+  await drain("node-b");
+  for (const name of sandboxes) await expect.poll(() => field(name, ".status.phase"), long).toBe("Running");
+  for (const name of sandboxes) await untilCounting(name);
+  expect(await Promise.all(sandboxes.map(nodeOf))).toEqual(["node-a", "node-a", "node-a"]);
+  expect(await Promise.all(sandboxes.map(identity))).toEqual(before);
+  for (const [index, name] of sandboxes.entries()) {
+    expect(Number(await world.inSandbox(name, "cat /root/count"))).toBeGreaterThan(counts[index] ?? 0);
+  }
+  expect(witness.violations).toEqual([]);
+});
+
+it("moves a sandbox once when a second drain begins during the first, also with the controllers on that node", async () => {
+  await world.kubectl("uncordon", "node-b");
+  await Promise.all([drain("node-a"), drain("node-a")]);
+  for (const name of sandboxes) await untilCounting(name);
+  expect(await Promise.all(sandboxes.map(nodeOf))).toEqual(["node-b", "node-b", "node-b"]);
+  expect(witness.violations).toEqual([]);
+});
+
+it("keeps the sandboxes of the only node until there is one again, and reports what they wait for", async () => {
+  const before = await field("a", ".status.podInfo.podUID");
+  await drain("node-b", sandboxesOnly);
+  await expect.poll(() => world.ramet("explain", "sandbox/a"), long).toMatch(/node-[ab]|nodes are available/);
+  expect(witness.violations).toEqual([]);
+  await world.kubectl("uncordon", "node-a");
+  for (const name of sandboxes) await untilMoved(name, before);
+  expect(await Promise.all(sandboxes.map(nodeOf))).toEqual(["node-a", "node-a", "node-a"]);
+  expect(witness.violations).toEqual([]);
+  await world.kubectl("uncordon", "node-b");
+});
+
+it("continues a sandbox if the leading controller is killed during the migration", async () => {
+  const before = await field("a", ".status.podInfo.podUID");
+  await expect.poll(() => world.readyPods(...controllers), long).toBeGreaterThan(0);
+  const leader = await world.leader();
+  await evict("a");
+  const killedAt = Date.now();
+  await killProcess("ramet", leader.split("_")[0] ?? "");
+  await expect.poll(() => world.leader(), long).not.toBe(leader);
+  console.log(`another controller leads after ${((Date.now() - killedAt) / 1000).toFixed(1)} s`);
+  await untilMoved("a", before);
+  console.log(`the sandbox continues after ${((Date.now() - killedAt) / 1000).toFixed(1)} s`);
+  expect(witness.violations).toEqual([]);
+});
+
+it("never runs a second copy of a sandbox whose node is silent, and continues it when the node is back", async () => {
+  await world.kubectl("cordon", "node-a");
+  await world.ramet("sandbox", "create", "--template", "counting", "--name", "d");
+  await world.kubectl("uncordon", "node-a");
+  await untilCounting("d");
+  const before = await field("d", ".status.podInfo.podUID");
+  expect(await nodeOf("d")).toBe("node-b");
+  await nodeB.kubelet.kill();
+  await evict("d");
+  await expect.poll(() => field("d", ".status.phase"), long).toBe("Paused");
+  expect(await world.kubectl("get", "pod", "d", "-o", "jsonpath={.metadata.uid}")).toBe(before);
+  await nodeB.kubelet.start();
+  await untilMoved("d", before);
+  expect(witness.violations).toEqual([]);
+});
+
+/** Kills the process of a Pod's container. */
+async function killProcess(program: string, pod: string): Promise<void> {
+  for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
+    const of = (file: string) => readFile(`/proc/${pid}/${file}`, "utf8").catch(() => "");
+    if (!(await of("environ")).split("\0").includes(`HOSTNAME=${pod}`)) continue;
+    if (!(await of("cmdline")).includes(program)) continue;
+    process.kill(Number(pid), "SIGKILL");
+    return;
+  }
+  throw new Error(`no process of ${pod}`);
+}
+
+void other;
