@@ -48,7 +48,7 @@ export interface ControllerOptions {
   backoff?: BackoffOptions;
   /**
    * How long to wait for running reconciles at the end. It must be shorter than the time between a lost lease's renew deadline
-   * and its expiry (4 s and 6 s). @default 1500
+   * and its expiry (6 s and 8 s). @default 1500
    */
   drainMilliseconds?: number;
   metrics?: ControllerMetrics;

@@ -14,9 +14,9 @@ export interface LeaseOptions {
   name: string;
   /** Unique among all candidates, including earlier runs of this program. */
   identity: string;
-  /** How long others wait for a renewal before they take the lease. @default 6 */
+  /** How long others wait for a renewal before they take the lease. @default 8 */
   leaseSeconds?: number;
-  /** How long the holder may fail to renew before it stops; shorter than the lease by the time that its work needs to end. @default 4 */
+  /** How long the holder may fail to renew before it stops; shorter than the lease by the time that its work needs to end. @default 6 */
   renewDeadlineSeconds?: number;
   /** The pause between two attempts. @default 1 */
   retrySeconds?: number;
@@ -30,7 +30,7 @@ export interface LeaseOptions {
  * the next candidate does not have to wait. If `signal` is aborted or the lease is lost, the signal of `lead` is aborted.
  *
  * Each candidate measures time with its own monotonic clock, from when it saw the lease change: clocks need not agree. With the
- * defaults, a killed holder is replaced within 7.2 seconds, and an outage of the API server of up to 4 seconds ends no leadership.
+ * defaults, a killed holder is replaced within 8.6 seconds, and an outage of the API server of 4.5 seconds ends no leadership.
  *
  * @throws RametError `Unavailable` if the lease was lost: another process may lead, so this one must stop
  */
@@ -168,7 +168,7 @@ class HeldLease {
 
   /** Retries until the deadline. */
   async #renewBeforeDeadline(signal: AbortSignal): Promise<void> {
-    const deadline = this.#renewedAt + (this.#options.renewDeadlineSeconds ?? 4) * 1000;
+    const deadline = this.#renewedAt + (this.#options.renewDeadlineSeconds ?? 6) * 1000;
     const late = new AbortController();
     const left = deadline - this.#clock.monotonicMilliseconds();
     const cancel = this.#clock.schedule(Math.max(0, left), () => {
@@ -238,9 +238,11 @@ class HeldLease {
     return this.#seen.since + seconds * 1000 - this.#clock.monotonicMilliseconds();
   }
 
+  /** A candidate asks twice as often as a holder renews, so that it knows when the lease runs out. */
   #untilAttempt(): number {
     const left = this.#leftMilliseconds();
-    return left > 0 ? Math.min(left, this.#retryMilliseconds()) : this.#retryMilliseconds();
+    const retry = this.#retryMilliseconds() / 2;
+    return left > 0 ? Math.min(left, retry) : retry;
   }
 
   #manifest(known?: LeaseObject, more: object = {}): KubeManifest {

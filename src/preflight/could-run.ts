@@ -11,14 +11,13 @@ export function couldRun(node: ClusterNode, pod: Pod): boolean {
   const isReady = node.status.conditions.some(({ type, status }) => type === "Ready" && status === "True");
   const parsed = Placement.safeParse(pod.spec);
   if (!isReady || unschedulable || !parsed.success) return false;
-  const { nodeSelector, affinity, tolerations } = parsed.data;
+  const { nodeSelector, tolerations } = parsed.data;
   const isTolerated = taints.every(
     (taint) => taint.effect === "PreferNoSchedule" || tolerations.some((one) => tolerates(one, taint)),
   );
   const nodeLabels = node.metadata.labels ?? {};
   const hasLabels = Object.entries(nodeSelector).every(([key, value]) => nodeLabels[key] === value);
-  const terms = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
-  return isTolerated && hasLabels && (terms === undefined || terms.some((term) => meets(node, term)));
+  return isTolerated && hasLabels && meetsAffinity(node, parsed.data);
 }
 
 const Requirement = z.looseObject({ key: z.string(), operator: z.string(), values: z.array(z.string()).default([]) });
@@ -55,6 +54,11 @@ function tolerates({ key, operator, value, effect }: z.infer<typeof Toleration>,
   if (effect !== "" && effect !== taint.effect) return false;
   if (key === "") return operator === "Exists";
   return key === taint.key && (operator === "Exists" || value === (taint.value ?? ""));
+}
+
+function meetsAffinity(node: ClusterNode, { affinity }: z.infer<typeof Placement>): boolean {
+  const terms = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
+  return terms === undefined || terms.some((term) => meets(node, term));
 }
 
 /** A term without requirements matches no node. */

@@ -69,5 +69,5 @@ function shutdowns({ shutdowns: seen }: ClusterFacts): Finding {
 }
 
 function nameOf({ metadata }: Pod): string {
-  return `${metadata.namespace ?? ""}/${metadata.name}`;
+  return `${metadata.namespace}/${metadata.name}`;
 }

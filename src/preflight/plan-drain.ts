@@ -89,7 +89,7 @@ interface Subject {
 function stepOf(state: DrainState, { pod, sandbox, storeBytesPerSecond }: Subject): DrainStep {
   const { namespace, name } = pod.metadata;
   const fate = fateOf(pod, sandbox);
-  const step = { namespace: namespace ?? "", name, ...fate };
+  const step = { namespace, name, ...fate };
   if (fate.outcome === "IsReplaced" || fate.outcome === "Ends") return step;
   const size = captureSize(pod, state.checkpoints);
   const captureSeconds =

@@ -145,7 +145,7 @@ export function batchOfFault(batches: readonly Batch[], index: number): Batch | 
 }
 
 /** Mulberry32 (Tommy Ettinger, public domain): small, and the same everywhere. */
-function randomFrom(seed: number): () => number {
+export function randomFrom(seed: number): () => number {
   let state = seed | 0;
   return () => {
     state = (state + 0x6d2b79f5) | 0;
