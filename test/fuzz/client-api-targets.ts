@@ -14,6 +14,7 @@ import type { Callers } from "../../src/client-api/keys/callers.ts";
 import { clientApiMetrics } from "../../src/client-api/metrics.ts";
 import { type ClientApiServer, serveClientApi } from "../../src/client-api/server.ts";
 import { ClientSecrets } from "../../src/client-api/service/client-secrets.ts";
+import { Guests } from "../../src/client-api/service/guests.ts";
 import { clientInformers, serviceParts } from "../../src/client-api/service/parts.ts";
 import { explicitConnection } from "../../src/kube/connection.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
@@ -58,11 +59,15 @@ async function openClientApi(): Promise<ClientApiWorld> {
   };
   const unreachable = () => Promise.reject(new RametError("Unavailable", "the sandbox is a stand-in"));
   const secret = () => Promise.resolve(Buffer.alloc(32));
-  const guests = { secret, guest: unreachable, request: unreachable, read: unreachable };
+  const guests = Object.assign(new Guests(client, secret), {
+    guest: unreachable,
+    request: unreachable,
+    read: unreachable,
+  });
   const options: E2b = {
     service,
     callers: callers as unknown as Callers,
-    guests: guests as unknown as E2b["guests"],
+    guests,
     secrets: new ClientSecrets(client),
     maxLifeSeconds: 3600,
   };
