@@ -22,6 +22,12 @@ export const annotations = {
   clientName: "ramet.dev/client-name",
   /** On a Checkpoint of files, `"true"`: they are captured as a layer, which the sandboxes of a node share. */
   asLayer: "ramet.dev/as-layer",
+  /** On a Checkpoint, RFC 3339: when it is deleted, after its capture has ended. It can be changed. */
+  expiresAt: "ramet.dev/expires-at",
+  /** On a Checkpoint: the name that a client gave it. It is no object name, and others can have the same. */
+  displayName: "ramet.dev/display-name",
+  /** On any object, as Kubernetes defines it: what it is for. */
+  description: "kubernetes.io/description",
   /** On a Checkpoint of one volume: the name and the class of its VolumeSnapshot, as JSON (volume-snapshot-request.ts). */
   volumeSnapshot: "ramet.dev/volume-snapshot",
   /** On a Checkpoint: the UID of the captured Pod. Names are reused, UIDs are not. */
@@ -132,6 +138,8 @@ export const annotations = {
   clonedFrom: "ramet.dev/cloned-from",
   /** The same: how long it runs after its start and after each resume, as a duration such as `8h`. */
   clientLife: "ramet.dev/client-life",
+  /** The same: how long it exists, as a duration. Its `shutdownTime` then deletes it also while it is paused. */
+  clientHardLife: "ramet.dev/client-hard-life",
   /** The same: the ports that the client has forwarded, as JSON. */
   clientPorts: "ramet.dev/client-ports",
   /** The same: the entrypoint of its agent, and how that was installed, as JSON. */

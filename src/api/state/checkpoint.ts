@@ -35,6 +35,12 @@ export function isCloneable(checkpoint: CheckpointStatusOf | undefined): boolean
   return checkpoint !== undefined && checkpointState(checkpoint) === "succeeded";
 }
 
+/** When a checkpoint is deleted by its annotation. Users can write that, so one that is no time counts as absent. */
+export function expiryOf({ metadata }: Pick<Checkpoint, "metadata">): Date | undefined {
+  const time = new Date(metadata.annotations?.[annotations.expiresAt] ?? "");
+  return Number.isNaN(time.getTime()) ? undefined : time;
+}
+
 /** How long its capture took, in words, as far as it was measured. */
 export function captureTimes({ status }: Pick<Checkpoint, "status">): string[] {
   const { pausedMilliseconds: paused, cutAt, readyAt } = status?.ramet ?? {};

@@ -1,6 +1,7 @@
 import { credentialsDigest } from "../credentials/credentials.ts";
 import { requestedEgress } from "../egress/effective-egress.ts";
 import type { Sandbox } from "../kinds/sandbox.ts";
+import { annotations } from "../names/labels.ts";
 import { initRequestDigest } from "../names/init-request.ts";
 import { isRollbackPending, rollbackRequest } from "../names/rollback-request.ts";
 import type { Condition } from "../schema/metadata.ts";
@@ -57,6 +58,11 @@ const endedPhases: ReadonlySet<string> = new Set(["Failed", "Succeeded", "Termin
 /** Whether it waits for a Pod, or for the first answer of the program in it. */
 export function isStarting({ status }: Pick<SandboxStatusOf, "status">): boolean {
   return status?.phase === undefined || status.phase === "Pending" || status.phase === "Resuming";
+}
+
+/** Whether its `shutdownTime` deletes it also while it is paused. */
+export function hasHardEnd({ metadata }: Pick<Sandbox, "metadata">): boolean {
+  return metadata.annotations?.[annotations.clientHardLife] !== undefined;
 }
 
 /** Whether its program has ended or never started, so that only a rollback starts it again. */

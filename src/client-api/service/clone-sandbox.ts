@@ -1,6 +1,7 @@
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
-import { annotations, restoreFrom } from "../../api/names/labels.ts";
+import { annotations, restoreFrom, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
 import type { VolumeSnapshotRequest } from "../../api/kinds/checkpoint-spec.ts";
 import type { Clock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
@@ -8,9 +9,18 @@ import { RametError, unlessCode } from "../../base/errors.ts";
 import { failureOf } from "../../kube/reported-state.ts";
 import { snapshotClassesIn, snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { untilCapturing } from "../../operations/capture.ts";
+import { createClaimed } from "../../operations/claim/claim-sandbox.ts";
 import { untilSandboxKnown } from "./cache-lag.ts";
 import { servingStates, verifiedState } from "./lifecycle.ts";
-import { checkNameIsFree, createNamed, type CreateNamed, makeSandbox, type CreateSandbox } from "./create-sandbox.ts";
+import {
+  checkNameIsFree,
+  claimOf,
+  createNamed,
+  type CreateNamed,
+  makeSandbox,
+  type CreateSandbox,
+  type NewSandbox,
+} from "./create-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
 import { type CreateSnapshot, snapshotOf } from "./snapshots.ts";
 import { type CloneResult, fork, inherited } from "../../operations/fork.ts";
@@ -139,6 +149,49 @@ export function contentsOfClone({ spec }: Pick<Sandbox, "spec">): CreateSnapshot
   if (spec.paused === true) return undefined;
   const own = spec.persistentContents ?? [];
   return own.includes("filesystem") && !own.includes("memory") ? ["filesystem"] : ["memory", "filesystem"];
+}
+
+export interface ForkPaused extends Omit<NewSandbox, "namespace"> {
+  requestId: string;
+  /** The contents that a running source is captured with. Those of a paused one are what its pause has stored. */
+  contents: NonNullable<CreateSnapshot["contents"]>;
+  timeoutMilliseconds: number;
+}
+
+/**
+ * Creates a clone of a running or paused sandbox that is paused: it has no Pod until it is resumed. It shares the data of the capture,
+ * which is not kept.
+ * @throws RametError `Conflict` or `InvalidArgument` if the source is in another state; the error of the capture; `Timeout`
+ */
+export async function forkPaused(parts: ServiceParts, source: Sandbox, create: ForkPaused): Promise<Sandbox> {
+  const { owner, timeoutMilliseconds, signal } = create;
+  const { namespace, name } = source.metadata;
+  await checkCloneable(parts, source, signal);
+  const isPaused = source.spec.paused === true;
+  const capture = { owner, volumes: hasVolumes(source), ttl: "1h", ...(!isPaused && { contents: create.contents }) };
+  const settled = await fork(parts.objects, {
+    checkpoint: snapshotOf(source, capture),
+    count: 1,
+    isEarly: () => false,
+    clone: ({ status }) => {
+      const own = { ...inherited(source, inheritedByClones), ...create.annotations };
+      // The time of a paused sandbox begins when it is resumed.
+      const { pauseTime: _, ...request } = claimOf(parts, { ...create, namespace, annotations: own }, name);
+      const origin = { [restoreFromAnnotations[0]]: status?.checkpointId ?? "" };
+      const metadata = { name: "", namespace, annotations: origin };
+      return createClaimed({ apiVersion, kind: "Sandbox", metadata, spec: { paused: true } }, request, parts.claims);
+    },
+    goal: "paused",
+    discards: true,
+    onOrphan: () => undefined,
+    timeoutMilliseconds,
+    signal,
+  });
+  const { checkpoint, clones } = objectOf(settled);
+  await parts.objects.checkpoints.remove(checkpoint).catch(() => undefined);
+  const [clone] = clones;
+  if (clone !== undefined && "object" in clone) return clone.object;
+  throw clone?.failure ?? new RametError("Internal", `The sandbox ${name} was not cloned`);
 }
 
 interface ForkSandbox extends Omit<CreateSandbox, "source" | "requestId" | "namespace" | "annotations"> {

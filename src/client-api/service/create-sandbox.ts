@@ -3,7 +3,13 @@ import { clientEnvironment } from "../../api/pod/client-environment.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox, SandboxManifest } from "../../api/kinds/sandbox.ts";
 import type { RequestSeal } from "../../api/names/init-request.ts";
-import { annotations as annotationNames, annotations, labels, restoreFromAnnotations } from "../../api/names/labels.ts";
+import {
+  annotations as annotationNames,
+  annotations,
+  labels,
+  restoreFrom,
+  restoreFromAnnotations,
+} from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
@@ -14,6 +20,7 @@ import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { objectOf } from "../../operations/objects.ts";
 import type { ServiceParts } from "./parts.ts";
 import { currentSource, findWarmSet, type Source } from "./source.ts";
+import { startUnder, type StartUnder } from "./start-under.ts";
 import { unlessTimeout, untilSandboxKnown } from "./cache-lag.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 
@@ -30,6 +37,8 @@ export interface NewSandbox {
   onTimeout: OnTimeout;
   /** How long it lives from now on. */
   lifeMilliseconds: number;
+  /** How long it exists, also while it is paused. @default until it is deleted */
+  hardLifeMilliseconds?: number | undefined;
   /** Further annotations of the Sandbox. */
   annotations: Record<string, string>;
   signal: AbortSignal;
@@ -38,6 +47,8 @@ export interface NewSandbox {
 export interface CreateSandbox extends NewSandbox {
   /** The source that it is created from, as the client wrote it. */
   source: string;
+  /** A snapshot with whose content it starts. The source then only gives the template. */
+  snapshot?: string | undefined;
   /** Environment variables of every command that starts in it. */
   environment?: Record<string, string>;
   /** Seals the variables before they are written. @default plain text, which the controllers seal */
@@ -48,15 +59,18 @@ export interface CreateSandbox extends NewSandbox {
 
 /**
  * Creates a sandbox, by a claim where a set has a ready one, and waits until it serves. A sandbox that does not start is deleted.
- * @throws RametError `NotFound` for an unknown source; `Timeout`; the error of the sandbox
+ * @throws RametError `NotFound` for an unknown source or snapshot; `TemplateMismatch` for a snapshot that cannot start under the
+ *   template; `Timeout`; the error of the sandbox
  */
 export async function createSandbox(parts: ServiceParts, create: CreateSandbox): Promise<Sandbox> {
-  const source = await currentSource(parts, create.namespace, create.source, create.signal);
+  const { namespace, signal } = create;
+  const source = await currentSource(parts, namespace, create.source, signal);
+  const start = create.snapshot && (await startUnder(parts, { namespace, source, signal }, create.snapshot));
   const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
-  const sandbox = await makeSandbox(parts, create, source);
+  const sandbox = await (start ? makeRestored(parts, create, start) : makeSandbox(parts, create, source));
   const timeoutMilliseconds = Math.max(1, deadline - parts.clock.monotonicMilliseconds());
   try {
-    const wait = { timeoutMilliseconds, signal: create.signal, isNew: true };
+    const wait = { timeoutMilliseconds, signal, isNew: true };
     return objectOf(await awaitSandbox(parts.objects, sandbox, wait));
   } catch (error) {
     // What cannot be deleted now ends when its time is over.
@@ -79,6 +93,28 @@ export async function makeSandbox(parts: ServiceParts, create: CreateSandbox, so
   const request = requestOf(parts, create, stem, { isServing: false });
   validateClaimRequest(request);
   return createClaimed(await modelOf(parts, { namespace, name: "" }, source), request, parts.claims);
+}
+
+/** With the template of a source and the content of a checkpoint: in a ready sandbox of a set, or in a new Pod. */
+async function makeRestored(parts: ServiceParts, create: CreateSandbox, start: StartUnder): Promise<Sandbox> {
+  const { source, checkpoint, isInPlace } = start;
+  const { checkpointId: id = "", ramet: { engine, contents = [], volumes = [] } = {} } = checkpoint.status ?? {};
+  const [name = ""] = (source.kind === "set" ? source.set.metadata.name : source.name).split("@");
+  const request = requestOf(parts, create, name, { isServing: false });
+  if (source.kind === "set" && isInPlace) {
+    const fits = ({ status }: Sandbox): boolean => !contents.includes("memory") || status?.ramet?.engine === engine;
+    const inPlace = { ...request, restoreFrom: id, fits, onlyFitting: true };
+    const claimed = await claimSandbox(inPlace, parts.claims, create.signal).catch(unlessTimeout);
+    if (claimed !== undefined) return claimed.sandbox;
+  }
+  const model = await modelOf(parts, { namespace: create.namespace, name: "" }, source);
+  validateClaimRequest(request);
+  // The template says which volumes a sandbox has, and the snapshot has none of their data.
+  const chosen = volumes.length > 0 ? { [annotations.volumesOnRestore]: "Empty" } : {};
+  const own = { ...request, annotations: { ...request.annotations, ...chosen } };
+  // A sandbox that starts from another checkpoint is rolled back once it runs.
+  const isClone = restoreFrom({ metadata: model.metadata, spec: model.spec ?? {} }) !== undefined;
+  return createClaimed(model, { ...own, [isClone ? "restoreFrom" : "startsFrom"]: id }, parts.claims);
 }
 
 /** Undefined: no set has a sandbox in which the checkpoint can be restored. */
@@ -129,7 +165,7 @@ function requestOf(
 /** The claim of a new sandbox. @param set the set, or the name of the sandbox or its beginning */
 export function claimOf(
   parts: Pick<ServiceParts, "clock">,
-  { namespace, owner, requestId, onTimeout, lifeMilliseconds, annotations }: NewSandbox,
+  { namespace, owner, requestId, onTimeout, lifeMilliseconds, hardLifeMilliseconds, annotations }: NewSandbox,
   set: string,
 ): ClaimRequest {
   return {
@@ -139,6 +175,7 @@ export function claimOf(
     lock: requestId ?? randomUUID(),
     annotations: { ...annotations, [annotationNames.onTimeout]: onTimeout },
     ...timersFor(onTimeout, endAfter(parts, lifeMilliseconds)),
+    ...(hardLifeMilliseconds !== undefined && { shutdownTime: endAfter(parts, hardLifeMilliseconds).toISOString() }),
     createOnNoStock: true,
     timeoutMilliseconds: 1,
   };

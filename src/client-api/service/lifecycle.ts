@@ -1,6 +1,6 @@
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
-import { pauseFailure, unappliedRules } from "../../api/state/sandbox.ts";
+import { hasHardEnd, pauseFailure, unappliedRules } from "../../api/state/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { type Change, objectOf, type Wait } from "../../operations/objects.ts";
@@ -80,8 +80,8 @@ export async function pauseSandbox(
 
 function pausePatch(sandbox: Sandbox, keepMemory: boolean): Change {
   const filesOnly = keepMemory ? undefined : filesOnlyPause(sandbox);
-  // A pause consumes no time: a paused sandbox is kept until it is deleted.
-  const timers = { shutdownTime: null, pauseTime: null };
+  // A pause consumes no time: a paused sandbox is kept until it is deleted, or until its hard end.
+  const timers = { pauseTime: null, ...(!hasHardEnd(sandbox) && { shutdownTime: null }) };
   return { ...filesOnly, spec: { ...filesOnly?.spec, paused: true, ...timers } };
 }
 

@@ -34,6 +34,13 @@ export interface CreateSnapshot extends Wait {
   keepRunning?: boolean;
   /** Like `30m`. @default never deleted */
   ttl?: string;
+  /** What people read about it. The title is no object name. */
+  title?: string;
+  description?: string;
+  /** When it is deleted. It can be changed. */
+  expiresAt?: Date;
+  /** Whether a paused sandbox is captured too, which shares the data of its pause. @default it is unknown */
+  allowsPaused?: boolean;
 }
 
 /** A captured state from which clients create sandboxes: a checkpoint, or a version of a named snapshot. */
@@ -43,6 +50,7 @@ export interface Snapshot {
    * snapshot that is created again begins with version 1, so the reference has the digest.
    */
   id: string;
+  checkpoint: Checkpoint;
   /** RFC 3339. */
   createdAt: string;
   named?: {
@@ -55,8 +63,8 @@ export interface Snapshot {
 }
 
 /**
- * Captures a running sandbox.
- * @throws RametError `NotFound` if it is paused or has ended; `Conflict` if it is being deleted or paused; `Timeout`; the
+ * Captures a running sandbox, and a paused one where that is allowed.
+ * @throws RametError `NotFound` if it has ended; `Conflict` if it is being deleted or paused; `Timeout`; the
  *   error of the capture
  */
 export async function createSnapshot(parts: ServiceParts, sandbox: Sandbox, create: CreateSnapshot): Promise<Snapshot> {
@@ -68,18 +76,24 @@ export async function createSnapshot(parts: ServiceParts, sandbox: Sandbox, crea
   const version = snapshot.status?.versions?.find(builtFrom(checkpoint));
   if (version === undefined)
     throw new RametError("Conflict", `The version of the snapshot ${create.name.name} was deleted`);
-  return named(snapshot, version);
+  return named(snapshot, version, checkpoint);
 }
 
-function unnamed({ metadata, status }: Checkpoint): Snapshot {
-  return { id: status?.checkpointId ?? "", createdAt: metadata.creationTimestamp };
+export function unnamed(checkpoint: Checkpoint): Snapshot {
+  const { metadata, status } = checkpoint;
+  return { id: status?.checkpointId ?? "", checkpoint, createdAt: metadata.creationTimestamp };
 }
 
-function named(snapshot: NamedSnapshot, { version, digest, createdAt }: SnapshotVersion): Snapshot {
+function named(
+  snapshot: NamedSnapshot,
+  { version, digest, createdAt }: SnapshotVersion,
+  checkpoint: Checkpoint,
+): Snapshot {
   const { name } = snapshot.metadata;
   const tags = Object.entries(tagsOf(snapshot)).flatMap(([tag, each]) => (each === version ? [tag] : []));
   const isCurrent = snapshot.status?.version === version;
-  return { id: printSnapshotReference({ name, digest }), createdAt, named: { name, version, isCurrent, tags } };
+  const id = printSnapshotReference({ name, digest });
+  return { id, checkpoint, createdAt, named: { name, version, isCurrent, tags } };
 }
 
 function builtFrom({ status }: Checkpoint): (version: SnapshotVersion) => boolean {
@@ -89,7 +103,7 @@ function builtFrom({ status }: Checkpoint): (version: SnapshotVersion) => boolea
 async function checkCapturable(parts: ServiceParts, sandbox: Sandbox, create: CreateSnapshot): Promise<void> {
   const { name } = sandbox.metadata;
   const state = await verifiedState(parts, sandbox, create.signal, ["running", "starting", "snapshotting"]);
-  if (state === "paused" || state === "ended") throw unknown(name);
+  if (state === "ended" || (state === "paused" && create.allowsPaused !== true)) throw unknown(name);
   if (state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is being paused`);
   if (state === "killing") throw new RametError("Conflict", `The sandbox ${name} is being deleted`);
 }
@@ -97,8 +111,14 @@ async function checkCapturable(parts: ServiceParts, sandbox: Sandbox, create: Cr
 /** The Checkpoint of a sandbox that a client requests. */
 export function snapshotOf(
   { metadata: { name, namespace, uid } }: Sandbox,
-  { owner, name: given, contents, volumes, keepRunning, ttl }: Omit<CreateSnapshot, keyof Wait>,
+  create: Omit<CreateSnapshot, keyof Wait>,
 ): CheckpointManifest {
+  const { owner, name: given, contents, volumes, keepRunning, ttl, title, description, expiresAt } = create;
+  const texts = {
+    [annotations.displayName]: title,
+    [annotations.description]: description,
+    [annotations.expiresAt]: expiresAt?.toISOString(),
+  };
   return {
     apiVersion,
     kind: "Checkpoint",
@@ -106,7 +126,7 @@ export function snapshotOf(
       generateName: `${name.slice(0, 50)}-`,
       namespace,
       labels: defined({ [labels.sourceUid]: uid, [labels.sourceOf]: given?.name }),
-      annotations: { [annotations.owner]: owner, [annotations.waitsTurn]: "true" },
+      annotations: { [annotations.owner]: owner, [annotations.waitsTurn]: "true", ...defined(texts) },
     },
     spec: {
       sandboxName: name,
@@ -260,9 +280,9 @@ export function listSnapshots(
   const isListed = ({ metadata }: Checkpoint): boolean =>
     metadata.deletionTimestamp === undefined &&
     (sourceUid === undefined || metadata.labels?.[labels.sourceUid] === sourceUid);
-  const isKept = ({ checkpointId }: SnapshotVersion): boolean => {
+  const keptOf = ({ checkpointId }: SnapshotVersion): Checkpoint | undefined => {
     const checkpoint = known.checkpointById(namespace, checkpointId);
-    return checkpoint !== undefined && isListed(checkpoint);
+    return checkpoint !== undefined && isListed(checkpoint) ? checkpoint : undefined;
   };
   const versions = known
     .snapshotsIn(namespace)
@@ -270,7 +290,10 @@ export function listSnapshots(
     .flatMap((snapshot) => {
       const all = snapshot.status?.versions ?? [];
       const replaced = new Set(all.flatMap(({ replaces = [] }) => replaces));
-      return all.filter((each) => isKept(each) && !replaced.has(each.version)).map((each) => named(snapshot, each));
+      return all.flatMap((each) => {
+        const checkpoint = replaced.has(each.version) ? undefined : keptOf(each);
+        return checkpoint === undefined ? [] : [named(snapshot, each, checkpoint)];
+      });
     });
   const checkpoints = known
     .checkpointsIn(namespace)

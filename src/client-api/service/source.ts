@@ -179,7 +179,7 @@ function promisesOf({ template, runtimes: _, ...others }: Promised): string | un
  * Whether a ready sandbox would not be ready after the restore: without memory its program starts again, and the probes that
  * report when it can be used have succeeded already. A new Pod waits for them.
  */
-function startsWithProbes(checkpoint: Checkpoint, { template }: SandboxTemplateSpec): boolean {
+export function startsWithProbes(checkpoint: Checkpoint, { template }: Pick<SandboxTemplateSpec, "template">): boolean {
   if (checkpoint.status?.ramet?.contents?.includes("memory") ?? true) return false;
   const main = PodTemplateSpec.safeParse(template).data?.spec.containers[0];
   return main?.startupProbe !== undefined || main?.readinessProbe !== undefined;

@@ -1,7 +1,7 @@
 import { RametError } from "../../base/errors.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
-import { isAutomatic, isPauseCheckpoint, waitsTurn } from "../../api/state/checkpoint.ts";
+import { expiryOf, isAutomatic, isPauseCheckpoint, waitsTurn } from "../../api/state/checkpoint.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { delaysCaptures, preparationRemedy, preparedPrograms } from "../../kube/volumes/preparation.ts";
 import { capturedPodUid } from "../cluster/pause-checkpoint.ts";
@@ -118,14 +118,17 @@ function planFinished(state: CheckpointState): CheckpointPlan {
   return { ...plan, ...planData(checkpoint, finding, now) };
 }
 
-/** Stops the source only after the status contains the manifest digest, then waits for the TTL. */
+/** Stops the source only after the status contains the manifest digest, then waits for the TTL or the expiry. */
 function planEnd(state: CheckpointState): CheckpointPlan {
   const { checkpoint, spec, now } = state;
   if ("problem" in spec) return { actions: [] };
   const stop = checkpoint.status?.phase === "Succeeded" ? stopSource(state) : [];
   const { completionTime } = checkpoint.status ?? {};
-  if (spec.ttlMilliseconds === undefined || completionTime === undefined) return { actions: stop };
-  const leftMilliseconds = new Date(completionTime).getTime() + spec.ttlMilliseconds - now.getTime();
+  if (completionTime === undefined) return { actions: stop };
+  const { ttlMilliseconds = Infinity } = spec;
+  const endsAt = Math.min(Date.parse(completionTime) + ttlMilliseconds, expiryOf(checkpoint)?.getTime() ?? Infinity);
+  if (endsAt === Infinity) return { actions: stop };
+  const leftMilliseconds = endsAt - now.getTime();
   if (leftMilliseconds <= 0) return { actions: [...stop, { do: "deleteCheckpoint" }] };
   return { actions: stop, requeueAfterMilliseconds: leftMilliseconds };
 }

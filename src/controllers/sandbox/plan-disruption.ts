@@ -4,6 +4,7 @@ import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { captureProgress, checkpointState } from "../../api/state/checkpoint.ts";
+import { hasHardEnd } from "../../api/state/sandbox.ts";
 import { problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { soonest } from "../../kube/controller.ts";
@@ -113,10 +114,10 @@ function held(state: SandboxState, disruption: Disruption, message: string) {
 
 function captured(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
   const { sandbox } = state;
-  // As for a pause of the user: the checkpoint is the only copy, so no timer deletes it.
+  // As for a pause of the user: the checkpoint is the only copy, so no timer deletes it but that of its hard end.
   const isKept = disruption.outcome === "Pausing" || sandbox.spec.paused === true;
-  const pause: SandboxAction[] =
-    isKept && sandbox.spec.paused !== true ? [{ do: "setPaused", shutdownTime: null }] : [];
+  const timers = hasHardEnd(sandbox) ? {} : { shutdownTime: null };
+  const pause: SandboxAction[] = isKept && sandbox.spec.paused !== true ? [{ do: "setPaused", ...timers }] : [];
   const kept = `The checkpoint ${checkpoint.metadata.name} has the sandbox's state`;
   const message = `Its Pod was ended (${disruption.cause})`;
   const next = isKept ? "it stays paused until it is resumed" : "it continues in another Pod";

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { SandboxSet } from "../../../api/kinds/sandbox-set.ts";
 import type { SandboxTemplate } from "../../../api/kinds/sandbox-template.ts";
+import { annotations } from "../../../api/names/labels.ts";
 import { clusterTemplatePrefix } from "../../../api/names/system-names.ts";
 import { PodTemplateSpec } from "../../../api/schema/pod-template.ts";
 import { defined } from "../../../base/defined.ts";
@@ -51,7 +52,7 @@ function templateView({ metadata, spec, kind }: SandboxTemplate | SandboxSet): z
     // As clients name the templates of a cluster.
     name: metadata.name.replace(new RegExp(`^${clusterTemplatePrefix}`), ""),
     description:
-      metadata.annotations?.["kubernetes.io/description"] ?? `${kind} of the namespace ${metadata.namespace}`,
+      metadata.annotations?.[annotations.description] ?? `${kind} of the namespace ${metadata.namespace}`,
     ...defined({ image }),
     resourceVersion: metadata.resourceVersion,
     spec,

@@ -1,0 +1,81 @@
+import { type Checkpoint, volumeParts } from "../../api/kinds/checkpoint.ts";
+import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import { compareTemplate } from "../../api/pod/template-difference.ts";
+import { parsePodTemplate } from "../../api/schema/pod-template.ts";
+import { expiryOf, isCloneable } from "../../api/state/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import { currentRevision } from "../../operations/claim/cold-sandbox.ts";
+import type { ServiceParts } from "./parts.ts";
+import { currentSource, type Source, startsWithProbes } from "./source.ts";
+
+/** A template, and the checkpoint with whose content a sandbox of it starts. */
+export interface StartUnder {
+  source: Exclude<Source, { kind: "checkpoint" }>;
+  checkpoint: Checkpoint;
+  /** Whether the checkpoint can be restored in a ready sandbox of the template. */
+  isInPlace: boolean;
+}
+
+/**
+ * Finds a snapshot, and checks that it can start under the template of a source, before anything is created or claimed.
+ * @throws RametError `NotFound`, also for a snapshot that has expired; `CheckpointNotReady`; `TemplateMismatch`; `InvalidArgument` for a
+ *   source that is a snapshot itself
+ */
+export async function startUnder(
+  parts: ServiceParts,
+  { namespace, source, signal }: { namespace: string; source: Source; signal: AbortSignal },
+  snapshot: string,
+): Promise<StartUnder> {
+  const checkpoint = await findCheckpoint(parts, { namespace, signal }, snapshot);
+  if (source.kind === "checkpoint") {
+    throw new RametError("InvalidArgument", `The template ${source.reference} is a snapshot itself`, {
+      hint: "Name a SandboxTemplate or a SandboxSet, whose template the snapshot starts under",
+    });
+  }
+  const spec = specOf(parts, namespace, source);
+  const { contents = ["memory"], parts: captured, volumes = [] } = checkpoint.status?.ramet ?? {};
+  const template = parsePodTemplate(spec.template, "template");
+  const { mismatch } = compareTemplate(checkpoint, template, contents.includes("memory"));
+  if (mismatch !== undefined) throw mismatch;
+  const hasVolumes = volumes.length > 0 || volumeParts(captured).length > 0;
+  return { source, checkpoint, isInPlace: !hasVolumes && !startsWithProbes(checkpoint, spec) };
+}
+
+/**
+ * The checkpoint of a snapshot: of an id, or of a named snapshot and its version. A set or a template of the same name does not count.
+ * @throws RametError `NotFound`; `CheckpointNotReady`
+ */
+export async function findCheckpoint(
+  parts: ServiceParts,
+  { namespace, signal }: { namespace: string; signal: AbortSignal },
+  snapshot: string,
+): Promise<Checkpoint> {
+  const known = { ...parts.known, set: () => undefined, template: () => undefined };
+  const found = await currentSource({ ...parts, known, aliases: new Map() }, namespace, snapshot, signal).catch(
+    (error: unknown) => {
+      throw RametError.from(error).code === "NotFound" ? unknownSnapshot(snapshot) : error;
+    },
+  );
+  const checkpoint = found.kind === "checkpoint" ? found.checkpoint : undefined;
+  if (checkpoint === undefined || hasExpired(parts, checkpoint)) throw unknownSnapshot(snapshot);
+  if (isCloneable(checkpoint)) return checkpoint;
+  throw new RametError("CheckpointNotReady", `The snapshot ${snapshot.slice(0, 80)} has no content that can be used`);
+}
+
+export function hasExpired({ clock }: Pick<ServiceParts, "clock">, checkpoint: Checkpoint): boolean {
+  const expiry = expiryOf(checkpoint);
+  return expiry !== undefined && expiry <= clock.now();
+}
+
+export function unknownSnapshot(id: string): RametError {
+  return new RametError("NotFound", `The snapshot ${id.slice(0, 80)} does not exist`);
+}
+
+function specOf(
+  { known }: Pick<ServiceParts, "known">,
+  namespace: string,
+  source: StartUnder["source"],
+): SandboxTemplateSpec {
+  if (source.kind === "set") return currentRevision(source.set, known).spec;
+  return known.template(`${namespace}/${source.name}`)?.spec ?? {};
+}
