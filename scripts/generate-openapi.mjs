@@ -3,11 +3,13 @@ import { readFile, writeFile } from "node:fs/promises";
 import { agentTierDocument } from "../src/client-api/dialects/agenttier/routes.ts";
 import { e2bDocument } from "../src/client-api/dialects/e2b/routes.ts";
 import { nativeDocument } from "../src/client-api/dialects/native/routes.ts";
+import { sandbox0Document } from "../src/client-api/dialects/sandbox0/routes.ts";
 
 const documents = {
   "agenttier-openapi.json": agentTierDocument(),
   "e2b-openapi.json": e2bDocument(),
   "native-openapi.json": nativeDocument(),
+  "sandbox0-openapi.json": sandbox0Document(),
 };
 
 for (const [name, document] of Object.entries(documents)) {

@@ -11,6 +11,7 @@ import { guestSecretReader } from "../kube/system-reader.ts";
 import { agentTierDialect } from "./dialects/agenttier/routes.ts";
 import { e2bDialect } from "./dialects/e2b/routes.ts";
 import { nativeDialect } from "./dialects/native/routes.ts";
+import { sandbox0Dialect } from "./dialects/sandbox0/routes.ts";
 import { Callers } from "./keys/callers.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "./metrics.ts";
 import { serveClientApi, type Dialect, type ServerOptions } from "./server.ts";
@@ -65,6 +66,7 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
         e2bDialect(withSecrets),
         nativeDialect(withSecrets),
         agentTierDialect(shared),
+        sandbox0Dialect(withSecrets),
         gatewayRoutes(new AutoResumes(service, maxLifeSeconds), guests, clock),
       ];
       const server = await serveClientApi({ ...options, dialects, metrics, clock, log });

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import {
   errorCodes,
@@ -21,6 +22,8 @@ import { notJson } from "./routes/route.ts";
 
 /** A part of the server that speaks the API of one client. */
 export interface Dialect {
+  /** The path under which the dialect answers a request that it recognizes by its headers; undefined for requests of others. */
+  pathOf?(request: IncomingMessage): string | undefined;
   register(server: FastifyInstance): void;
 }
 
@@ -61,6 +64,10 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
       ServerResponse: closingResponse(clock),
     },
     frameworkErrors: answerUnreadablePath,
+    rewriteUrl: (request) => {
+      const path = dialects.map((dialect) => dialect.pathOf?.(request)).find((each) => each !== undefined);
+      return path ?? request.url ?? "/";
+    },
     // Longer than load balancers keep idle connections (Google: 600 s), so that the load balancer closes them.
     keepAliveTimeout: 620_000,
     forceCloseConnections: "idle",

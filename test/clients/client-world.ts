@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { inject } from "vitest";
-import { newApiKey } from "../../src/api/keys/api-key-text.ts";
+import { type ApiKeyFormat, newApiKey } from "../../src/api/keys/api-key-text.ts";
 import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
@@ -89,10 +89,18 @@ export class ClientWorld {
     return { AGENTTIER_API_KEY: apiKey, AGENTTIER_API_URL: apiUrl };
   }
 
+  /** The same, for the clients of Sandbox0. */
+  async sandbox0Environment(namespace = this.namespace, name = "agent"): Promise<Record<string, string>> {
+    return {
+      SANDBOX0_TOKEN: await this.createKey(namespace, name, undefined, "sandbox0"),
+      SANDBOX0_BASE_URL: this.apiUrl,
+    };
+  }
+
   /** Creates a key, its service account and the account's rights. @returns the text of the key */
-  async createKey(namespace: string, name: string, limits?: object): Promise<string> {
+  async createKey(namespace: string, name: string, limits?: object, format: ApiKeyFormat = "e2b"): Promise<string> {
     await this.createAccount(namespace, name);
-    const { text, digest } = newApiKey({ namespace, name, format: "e2b", random: randomBytes });
+    const { text, digest } = newApiKey({ namespace, name, format, random: randomBytes });
     await this.client.resource(refOf(apiKeyKind)).apply(
       {
         apiVersion: rametApiVersion,

@@ -7,8 +7,8 @@ import { systemClock } from "../../src/base/clock.ts";
 import { withLock } from "../../src/local/tools/lock.ts";
 import { cacheDirectory } from "../../src/local/tools/tool.ts";
 
-/** The packages of `python/requirements-<sdk>.txt`: the current `e2b` and `e2b-code-interpreter`, `e2b` 2.15.0, or `agenttier`. */
-export type PythonSdk = "current" | "2.15" | "agenttier";
+/** The packages of `python/requirements-<sdk>.txt`: the current `e2b` and `e2b-code-interpreter`, `e2b` 2.15.0, `agenttier`, or and `sandbox0` 0.9 and 0.10. */
+export type PythonSdk = "current" | "2.15" | "agenttier" | "sandbox0-0.9" | "sandbox0-0.10";
 
 export interface PythonProgram {
   /** @default "current" */

@@ -172,6 +172,16 @@ export class GuestClient {
     return (await this.#unary(`listing ${path}`, "filesystem.Filesystem/ListDir", message, EntriesAnswer)).entries;
   }
 
+  /** Creates a directory and its parents. @throws RametError `AlreadyExists` */
+  async makeDirectory(path: string): Promise<void> {
+    await this.#unary(`creating ${path}`, "filesystem.Filesystem/MakeDir", { path }, Empty);
+  }
+
+  /** Renames a file or a directory. */
+  async move(source: string, destination: string): Promise<void> {
+    await this.#unary(`moving ${source}`, "filesystem.Filesystem/Move", { source, destination }, Empty);
+  }
+
   /** Removes a file, or a directory with its content. Succeeds if the path does not exist. */
   async remove(path: string): Promise<void> {
     await this.#unary(`removing ${path}`, "filesystem.Filesystem/Remove", { path }, Empty);

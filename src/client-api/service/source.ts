@@ -2,7 +2,7 @@ import { type Checkpoint, volumeParts } from "../../api/kinds/checkpoint.ts";
 import { type ContentFields, contentsByDefault } from "../../api/kinds/checkpoint-spec.ts";
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
-import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import type { SandboxTemplate, SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
 import { templateRevision, withoutOrigin } from "../../api/pod/restore-spec.ts";
 import { restoreFrom } from "../../api/names/labels.ts";
@@ -74,6 +74,30 @@ export async function currentSource(
   const current = await parts.informers.snapshots.resource.find({ namespace, name }, { signal });
   const snapshot = (each: string) => (each === key ? current : parts.known.snapshot(each));
   return findSource({ ...parts, known: { ...parts.known, snapshot } }, namespace, text);
+}
+
+/** The sets and templates of a namespace, by name; not templates that are kept for checkpoints. */
+export function listTemplates(
+  { informers, known }: Pick<ServiceParts, "informers" | "known">,
+  namespace: string,
+): (SandboxSet | SandboxTemplate)[] {
+  const templates = informers.templates.store.list().filter(({ metadata }) => metadata.namespace === namespace);
+  const own = templates.filter(({ metadata }) => (metadata.ownerReferences ?? []).length === 0);
+  return [...known.setsIn(namespace), ...own].toSorted((a, b) => templateName(a).localeCompare(templateName(b)));
+}
+
+/** @throws RametError `NotFound` */
+export function findTemplate(parts: ServiceParts, namespace: string, name: string): SandboxSet | SandboxTemplate {
+  const source = findSource(parts, namespace, name);
+  const template = source.kind === "template" ? source.name : "";
+  const found = source.kind === "set" ? source.set : parts.known.template(`${namespace}/${template}`);
+  if (found === undefined) throw new RametError("NotFound", `The template ${name.slice(0, 80)} does not exist`);
+  return found;
+}
+
+/** As clients name the templates of a cluster. */
+export function templateName({ metadata: { name } }: SandboxSet | SandboxTemplate): string {
+  return name.startsWith(clusterTemplatePrefix) ? name.slice(clusterTemplatePrefix.length) : name;
 }
 
 /** Whether nobody has deleted the object. It may exist until what depends on it is gone. */

@@ -105,7 +105,7 @@ function manifests(port: number): Manifest[] {
 }
 
 /** Names that E2B's clients use, and the templates of the local cluster that they mean: options of `ramet client-api`. */
-export const templateAliases = ["base=python", "code-interpreter-v1=code-interpreter"].flatMap((alias) => [
+export const templateAliases = ["base=python", "default=python", "code-interpreter-v1=code-interpreter"].flatMap((alias) => [
   "--template-alias",
   alias,
 ]);

@@ -9,7 +9,7 @@ import { defined } from "../../../base/defined.ts";
 import { parseDuration } from "../../../base/duration.ts";
 import { RametError } from "../../../base/errors.ts";
 import { CollectedBytes } from "../../../base/http.ts";
-import type { GuestClient, StartProcess } from "../../../cell/client/guest-client.ts";
+import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import { causeOfLoss } from "../../../operations/cause-of-loss.ts";
 import type { Caller } from "../../keys/callers.ts";
 import { needs } from "../../keys/needs.ts";
@@ -26,6 +26,7 @@ import {
 } from "../../service/lifecycle.ts";
 import { createNamed, isOfRequest, type Storage } from "../../service/create-sandbox.ts";
 import { isForClients, stateOf } from "../../service/find-sandbox.ts";
+import { runCommand } from "../../service/run-command.ts";
 import { currentSource } from "../../service/source.ts";
 import { type AgentTier, type AgentTierRoute, guestFor, route, sandboxOf } from "./call.ts";
 import { CreatedSandbox, Ran, sandboxSummary, SandboxSummary, StartedClone } from "./sandbox-view.ts";
@@ -263,51 +264,14 @@ interface Executed extends Record<"stdout" | "stderr", CollectedBytes> {
   exitCode: number;
 }
 
-/**
- * Runs a command by the shell of a sandbox, and ends it when nobody waits for it any more.
- * @throws RametError `Timeout`; `OutOfRange` if it prints too much, alone or with all other commands
- */
-async function exec(guest: GuestClient, { command, timeoutSeconds, held, signal }: Executing): Promise<Executed> {
-  const start: StartProcess = {
-    command: "/bin/sh",
-    args: ["-c", command],
-    timeoutMilliseconds: timeoutSeconds * 1000,
-  };
+/** Runs a command by the shell of a sandbox. @throws RametError as {@link runCommand} does */
+async function exec(guest: GuestClient, { command, timeoutSeconds, ...others }: Executing): Promise<Executed> {
+  const start = { command: "/bin/sh", args: ["-c", command], timeoutMilliseconds: timeoutSeconds * 1000 };
   const output = { stdout: new CollectedBytes(), stderr: new CollectedBytes() };
-  let pid: number | undefined;
-  try {
-    for await (const event of guest.startProcess(start, signal)) {
-      if (event.type === "start") pid = event.pid;
-      else if (event.type === "end") return { ...output, exitCode: event.exitCode };
-      else {
-        if (output.stdout.size + output.stderr.size + event.data.length > mostOutputBytes)
-          throw new RametError("OutOfRange", `The command prints more than ${mostOutputBytes} bytes`, {
-            hint: "Redirect its output to a file",
-          });
-        holdOutput(held, event.data.length);
-        output[event.stream === "stderr" ? "stderr" : "stdout"].add(event.data);
-      }
-    }
-  } catch (error) {
-    const known = RametError.from(error);
-    if (pid !== undefined && known.code !== "Timeout") await guest.signal({ pid }, "SIGKILL").catch(() => undefined);
-    if (known.code !== "Timeout") throw known;
-    throw new RametError("Timeout", `The command was killed after ${timeoutSeconds} s`, { cause: error });
-  }
-  throw new RametError("GuestUnreachable", "The connection ended before the command", { retryable: true });
-}
-
-/** The command has run: a client that repeats the request would run it twice. */
-function holdOutput(held: HeldBytes, bytes: number): void {
-  try {
-    held.add(bytes);
-  } catch (cause) {
-    const { message } = RametError.from(cause);
-    throw new RametError("OutOfRange", `The command was ended, because its output cannot be collected: ${message}`, {
-      hint: "Redirect its output to a file, or run fewer commands at the same time",
-      cause,
-    });
-  }
+  const { exitCode } = await runCommand(guest, { start, mostBytes: mostOutputBytes, ...others }, (stream, data) => {
+    output[stream === "stderr" ? "stderr" : "stdout"].add(data);
+  });
+  return { ...output, exitCode };
 }
 
 /** The answer in pieces: output of binary data is several times larger as JSON. */

@@ -1,0 +1,238 @@
+import { randomBytes } from "node:crypto";
+import * as z from "zod";
+import { defined } from "../../../base/defined.ts";
+import { RametError } from "../../../base/errors.ts";
+import { CollectedBytes } from "../../../base/http.ts";
+import type { GuestClient, StartProcess } from "../../../cell/client/guest-client.ts";
+import { causeOfLoss } from "../../../operations/cause-of-loss.ts";
+import { needs } from "../../keys/needs.ts";
+import { holdOutput, runCommand } from "../../service/run-command.ts";
+import { type Call, envelope, guestFor, route, type Sandbox0, type Sandbox0Route, sandboxOf, success } from "./call.ts";
+import { execute, replCommand } from "./repl.ts";
+import { Input, NewContext, Resize, Signal } from "./schemas.ts";
+
+/** A context is a command of the sandbox, whose tag is the id of the context. No server holds its state. */
+const contexts = "/api/v1/sandboxes/:id/contexts";
+const context = `${contexts}/:ctx`;
+
+const output = {
+  output_raw: z.string().optional(),
+  stdout: z.string().optional(),
+  stderr: z.string().optional(),
+  exit_code: z.int().optional(),
+  state: z.string().optional(),
+};
+const Context = z
+  .object({
+    id: z.string(),
+    type: z.enum(["repl", "cmd"]),
+    alias: z.string().optional(),
+    running: z.boolean(),
+    paused: z.literal(false),
+    created_at: z.iso.datetime(),
+    ...output,
+  })
+  .meta({ id: "ContextResponse" });
+type Context = z.infer<typeof Context>;
+
+/** The limit of all output of one command. */
+const mostOutputBytes = 8 * 1024 * 1024;
+
+export const contextRoutes: readonly Sandbox0Route[] = [
+  route("POST", contexts, {
+    summary: "Starts a command or a REPL, and waits for the end of a command if that is requested.",
+    needs: needs.enter,
+    body: NewContext,
+    answers: { 201: envelope(Context) },
+    handle: create,
+  }),
+  route("GET", contexts, {
+    summary: "Lists the commands and REPLs that run.",
+    needs: needs.enter,
+    answers: { 200: envelope(z.object({ contexts: z.array(Context) })) },
+    handle: async (sandbox0, call) => success({ contexts: await running(await guestFor(sandbox0, call)) }),
+  }),
+  route("GET", context, {
+    summary: "Describes a command or REPL that runs, or that has just ended, with its output.",
+    needs: needs.enter,
+    answers: { 200: envelope(Context) },
+    handle: async (sandbox0, call) => {
+      const { ctx = "" } = call.params;
+      const guest = await guestFor(sandbox0, call);
+      const found = (await running(guest)).find(({ id }) => id === ctx);
+      return success(found ?? (await ended(guest, ctx, call)));
+    },
+  }),
+  route("DELETE", context, {
+    summary: "Kills a command or a REPL.",
+    needs: needs.enter,
+    answers: { 200: envelope(z.object({ deleted: z.boolean() })) },
+    handle: async (sandbox0, call) => {
+      await (await guestFor(sandbox0, call)).signal(tagOf(call), "SIGKILL");
+      return success({ deleted: true });
+    },
+  }),
+  route("POST", `${context}/exec`, {
+    summary: "Executes code in a REPL, and returns what it prints.",
+    needs: needs.enter,
+    body: Input,
+    answers: { 200: envelope(z.object({ ...output, output_raw: z.string() })) },
+    handle: async (sandbox0, call) => {
+      const { request, signal } = call;
+      const { tag } = tagOf(call);
+      if (readId(tag).type !== "repl") throw new RametError("InvalidArgument", "Only a REPL executes code");
+      const guest = await guestFor(sandbox0, call);
+      const executing = { tag, code: call.body.data, mostBytes: mostOutputBytes, held: request.held, signal };
+      const { text, exitCode } = await execute(guest, executing);
+      return success({ output_raw: text, stdout: text, stderr: "", exit_code: exitCode, state: "completed" });
+    },
+  }),
+  route("POST", `${context}/input`, {
+    summary: "Sends input to a command.",
+    needs: needs.enter,
+    body: Input,
+    answers: { 200: envelope(z.object({ written: z.boolean() })) },
+    handle: async (sandbox0, call) => {
+      const process = tagOf(call);
+      const into = readId(process.tag).isTerminal ? "pty" : "stdin";
+      await (await guestFor(sandbox0, call)).sendInput(process, Buffer.from(call.body.data), into);
+      return success({ written: true });
+    },
+  }),
+  route("POST", `${context}/resize`, {
+    summary: "Resizes the terminal of a command.",
+    needs: needs.enter,
+    body: Resize,
+    answers: { 200: envelope(z.object({ resized: z.boolean() })) },
+    handle: async (sandbox0, call) => {
+      const { rows, cols: columns } = call.body;
+      await (await guestFor(sandbox0, call)).resize(tagOf(call), { rows, columns });
+      return success({ resized: true });
+    },
+  }),
+  route("POST", `${context}/signal`, {
+    summary: "Sends SIGTERM or SIGKILL to a command; SIGINT to one with a terminal.",
+    needs: needs.enter,
+    body: Signal,
+    answers: { 200: envelope(z.object({ signaled: z.boolean() })) },
+    handle: async (sandbox0, call) => {
+      await sendSignal(await guestFor(sandbox0, call), tagOf(call).tag, call.body.signal);
+      return success({ signaled: true });
+    },
+  }),
+];
+
+async function create(sandbox0: Sandbox0, call: Call<typeof NewContext>) {
+  const { body, signal, request } = call;
+  const { type, cmd, repl, pty_size: size, ttl_sec: ttl = 0 } = body;
+  if (body.idle_timeout_sec) throw new RametError("InvalidArgument", "idle_timeout_sec is not supported: set ttl_sec");
+  const alias = repl?.alias ?? "python";
+  if (type === "cmd" && cmd === undefined) throw new RametError("InvalidArgument", "cmd: Missing the command");
+  const { command: [command = "", ...args] = [] } = cmd ?? { command: replCommand(alias) };
+  const id = newId(type === "repl" ? `repl-${alias}` : size ? "tty" : "cmd", sandbox0.service.clock.now());
+  const start: StartProcess = {
+    command,
+    args,
+    environment: body.env_vars ?? {},
+    tag: id,
+    ...defined({
+      workingDirectory: body.cwd,
+      pty: size && { rows: size.rows, columns: size.cols },
+      timeoutMilliseconds: ttl === 0 ? undefined : ttl * 1000,
+    }),
+  };
+  const guest = await guestFor(sandbox0, call);
+  const { held } = request;
+  if (type === "cmd" && body.wait_until_done) {
+    const text = new Output();
+    const running = { start, mostBytes: mostOutputBytes, held, signal };
+    const { exitCode } = await runCommand(guest, running, (stream, data) => {
+      text.add(stream, data);
+    }).catch(async (error: unknown) => {
+      throw await causeOfLoss(sandbox0.service.objects, await sandboxOf(sandbox0, call), error, signal);
+    });
+    return success({ ...describe(id, false), ...text.texts(), exit_code: exitCode, state: "completed" });
+  }
+  await started(guest, { ...start, ...(size === undefined && { stdin: true }) }, signal);
+  const code = type === "repl" ? repl?.input : undefined;
+  if (code === undefined) return success(describe(id, true));
+  const { text } = await execute(guest, { tag: id, code, mostBytes: mostOutputBytes, held, signal });
+  return success({ ...describe(id, true), output_raw: text, stdout: text });
+}
+
+/** Leaves the command running. */
+async function started(guest: GuestClient, start: StartProcess, signal: AbortSignal): Promise<void> {
+  for await (const event of guest.startProcess(start, signal)) if (event.type === "start") return;
+}
+
+async function running(guest: GuestClient): Promise<Context[]> {
+  const processes = await guest.listProcesses();
+  return processes.flatMap(({ tag = "" }) => (idPattern.test(tag) ? [describe(tag, true)] : []));
+}
+
+/** @throws RametError `NotFound` */
+async function ended(guest: GuestClient, id: string, { request: { held }, signal }: Call): Promise<Context> {
+  readId(id);
+  const text = new Output();
+  for await (const event of guest.connect({ tag: id }, signal)) {
+    if (event.type === "end")
+      return { ...describe(id, false), ...text.texts(), exit_code: event.exitCode, state: "completed" };
+    if (event.type !== "data") continue;
+    holdOutput(held, event.data.length);
+    text.add(event.stream, event.data);
+  }
+  throw unknownContext();
+}
+
+/** @throws RametError `InvalidArgument` */
+export async function sendSignal(guest: GuestClient, tag: string, signal: string): Promise<void> {
+  const name = signal.toUpperCase().replace(/^(SIG)?/, "SIG");
+  if (name === "SIGTERM" || name === "SIGKILL") await guest.signal({ tag }, name);
+  else if (name === "SIGINT" && readId(tag).isTerminal) await guest.sendInput({ tag }, Buffer.from("\u0003"), "pty");
+  else throw new RametError("InvalidArgument", "signal must be SIGTERM or SIGKILL; SIGINT needs a terminal");
+}
+
+const idPattern = /^(cmd|tty|repl)(?:-([a-z0-9]+))?-([0-9a-z]{8,12})-[0-9a-f]{16}$/;
+
+function newId(kind: string, now: Date): string {
+  return `${kind}-${now.getTime().toString(36)}-${randomBytes(8).toString("hex")}`;
+}
+
+/** @throws RametError `NotFound`: other commands of the sandbox are no contexts */
+export function readId(id: string) {
+  const [, kind, alias, time = ""] = idPattern.exec(id) ?? [];
+  if (kind === undefined) throw unknownContext();
+  const type = kind === "repl" ? ("repl" as const) : ("cmd" as const);
+  return { type, alias, isTerminal: kind === "tty", createdAt: new Date(Number.parseInt(time, 36)) };
+}
+
+function unknownContext(): RametError {
+  return new RametError("NotFound", "The context does not exist");
+}
+
+function tagOf({ params: { ctx = "" } }: Pick<Call, "params">): { tag: string } {
+  readId(ctx);
+  return { tag: ctx };
+}
+
+function describe(id: string, isRunning: boolean): Context {
+  const { type, alias, createdAt } = readId(id);
+  return { id, type, running: isRunning, paused: false, created_at: createdAt.toISOString(), ...defined({ alias }) };
+}
+
+/** The output of a command, in order and by stream. */
+class Output {
+  readonly #collected = { output_raw: new CollectedBytes(), stdout: new CollectedBytes(), stderr: new CollectedBytes() };
+
+  add(stream: "stdout" | "stderr" | "pty", data: Buffer): void {
+    this.#collected.output_raw.add(data);
+    this.#collected[stream === "stderr" ? "stderr" : "stdout"].add(data);
+  }
+
+  texts(): Record<"output_raw" | "stdout" | "stderr", string> {
+    const { output_raw: raw, stdout, stderr } = this.#collected;
+    const [a = "", b = "", c = ""] = [raw, stdout, stderr].map((each) => Buffer.concat([...each.blocks()]).toString());
+    return { output_raw: a, stdout: b, stderr: c };
+  }
+}
+

@@ -1,0 +1,167 @@
+import type { IncomingMessage } from "node:http";
+import * as z from "zod";
+import { openApiDocument } from "../../routes/openapi.ts";
+import { documentRoute, unsupportedRoutes } from "../../routes/route.ts";
+import { answerErrors, serveRoutes } from "../../routes/serve-routes.ts";
+import type { Dialect } from "../../server.ts";
+import { envelope, ErrorBody, errorAnswer, route, type Sandbox0, type Sandbox0Route, success } from "./call.ts";
+import { contextRoutes } from "./context-routes.ts";
+import { fileRoutes } from "./file-routes.ts";
+import { sandboxRoutes } from "./sandbox-routes.ts";
+import { snapshotRoutes } from "./snapshot-routes.ts";
+import { templateRoutes } from "./template-routes.ts";
+
+/** The HTTP API of Sandbox0, as far as its clients for Python and JavaScript use it. */
+export function sandbox0Dialect(sandbox0: Sandbox0): Dialect {
+  return {
+    pathOf,
+    register: (server) => {
+      void server.register(
+        (instance, _options, done) => {
+          answerErrors(instance, errorAnswer);
+          serveRoutes(instance, sandbox0Routes, sandbox0);
+          done();
+        },
+        { prefix },
+      );
+    },
+  };
+}
+
+/** All routes are below it. AgentTier has routes of the same paths. */
+const prefix = "/sandbox0";
+
+/** Paths of other dialects, which accept keys of each format. */
+const others = /^\/(?:mcp|ramet|internal|sandbox0)(?:[/?]|$)/;
+
+/**
+ * The path of a request below the prefix, if it is one of a Sandbox0 client: by the format of its key, or by the host. The clients send
+ * keys as bearer tokens, those of E2B and AgentTier in X-API-Key too.
+ */
+function pathOf({ url = "/", headers }: IncomingMessage): string | undefined {
+  if (others.test(url)) return undefined;
+  const hasKey = headers["x-api-key"] === undefined && /^Bearer s0_/i.test(headers.authorization ?? "");
+  const isOwn = hasKey || (headers.host ?? "").startsWith("sandbox0.") || /^\/metadata(?:\?|$)/.test(url);
+  return isOwn ? `${prefix}${url}` : undefined;
+}
+
+const ofSandbox = "/api/v1/sandboxes/:id";
+
+/** Routes of Sandbox0's API that Ramet does not have, by what to do instead. */
+const unsupported = unsupportedRoutes({
+  "Restarts are not supported: delete the context, and create another one": [`POST ${ofSandbox}/contexts/:ctx/restart`],
+  "WebSockets are not supported: use wait_until_done, exec and input": [
+    `GET ${ofSandbox}/contexts/:ctx/ws`,
+    `GET ${ofSandbox}/files/watch`,
+  ],
+  "Sessions are not supported: use contexts": [
+    `GET ${ofSandbox}/sessions`,
+    `POST ${ofSandbox}/sessions`,
+    `GET ${ofSandbox}/sessions/*`,
+    `POST ${ofSandbox}/sessions/*`,
+    `PUT ${ofSandbox}/sessions/*`,
+    `DELETE ${ofSandbox}/sessions/*`,
+  ],
+  "The network of a running sandbox cannot be changed: set config.network.mode in the claim": [
+    `GET ${ofSandbox}/network`,
+    `PUT ${ofSandbox}/network`,
+  ],
+  "Services and previews are not supported: expose ports by a gateway": [
+    `GET ${ofSandbox}/services`,
+    `PUT ${ofSandbox}/services`,
+    `POST ${ofSandbox}/previews`,
+    `PUT ${ofSandbox}/previews/:preview`,
+    `DELETE ${ofSandbox}/previews/:preview`,
+  ],
+  "Observability is not supported: use `ramet sandbox logs` and Prometheus": [
+    `GET ${ofSandbox}/observability/*`,
+    `GET ${ofSandbox}/metrics`,
+    `GET ${ofSandbox}/metrics/*`,
+  ],
+  "A rebase is not supported: claim with the other template and the snapshot": [`PUT ${ofSandbox}/rootfs/rebase`],
+  "Templates cannot be changed with a key: declare SandboxTemplates with kubectl or Pulumi": [
+    "POST /api/v1/templates",
+    "POST /api/v1/templates/from-sandbox",
+    "PUT /api/v1/templates/:template",
+    "DELETE /api/v1/templates/:template",
+  ],
+  "Volumes are not supported: declare volumes in the template": [
+    "GET /api/v1/sandboxvolumes",
+    "POST /api/v1/sandboxvolumes",
+    "GET /api/v1/sandboxvolumes/*",
+    "POST /api/v1/sandboxvolumes/*",
+    "PUT /api/v1/sandboxvolumes/*",
+    "DELETE /api/v1/sandboxvolumes/*",
+  ],
+  "Credential sources are not supported: declare credentials in the template": [
+    "GET /api/v1/credential-sources",
+    "POST /api/v1/credential-sources",
+    "GET /api/v1/credential-sources/:name",
+    "PUT /api/v1/credential-sources/:name",
+    "DELETE /api/v1/credential-sources/:name",
+  ],
+  "Quotas and usage are not supported: set quotas and limits of the namespace": [
+    "GET /api/v1/quotas",
+    "GET /api/v1/quotas/:dimension",
+    "GET /api/v1/usage/windows",
+  ],
+  "Images cannot be pushed with a key: push them to your registry": ["POST /api/v1/registry/credentials"],
+  "Keys cannot be managed with a key: use `ramet key create`, `rotate` and `revoke`": [
+    "GET /api-keys",
+    "POST /api-keys",
+    "GET /api-keys/*",
+    "POST /api-keys/*",
+    "DELETE /api-keys/*",
+  ],
+  "Teams, users, regions and logins are not supported: give each team a namespace": [
+    ...(["teams", "users", "regions", "auth"] as const).flatMap((name) => [
+      `GET /${name}` as const,
+      `POST /${name}` as const,
+      `GET /${name}/*` as const,
+      `POST /${name}/*` as const,
+      `PUT /${name}/*` as const,
+      `DELETE /${name}/*` as const,
+    ]),
+  ],
+});
+
+const Health = envelope(z.object({ status: z.literal("healthy"), timestamp: z.iso.datetime() }));
+
+const publicRoutes: readonly Sandbox0Route[] = [
+  ...["/healthz", "/readyz"].map((path) =>
+    route("GET", path, {
+      summary: "Reports that the server accepts requests.",
+      needs: "public",
+      answers: { 200: Health },
+      handle: ({ service }) => success({ status: "healthy", timestamp: service.clock.now().toISOString() }),
+    }),
+  ),
+  route("GET", "/metadata", {
+    summary: "Describes the server for the command line of Sandbox0.",
+    needs: "public",
+    answers: { 200: envelope(z.object({ gateway_mode: z.literal("direct"), service: z.string() })) },
+    handle: () => success({ gateway_mode: "direct", service: "ramet" }),
+  }),
+];
+
+/** All routes of the dialect, below the prefix. The server, the OpenAPI document and the tests of rights follow from this table. */
+export const sandbox0Routes: readonly Sandbox0Route[] = [
+  documentRoute(() => sandbox0Document()),
+  ...publicRoutes,
+  ...sandboxRoutes,
+  ...snapshotRoutes,
+  ...contextRoutes,
+  ...fileRoutes,
+  ...templateRoutes,
+  ...unsupported,
+];
+
+/** The OpenAPI document of the dialect. */
+export function sandbox0Document() {
+  return openApiDocument(sandbox0Routes, {
+    title: "Ramet's client API for Sandbox0's clients",
+    description:
+      "The part of Sandbox0's HTTP API that Ramet serves, below /sandbox0. `x-ramet-rights` lists the rights that a key's account needs.",
+    error: ErrorBody,
+  });
+}

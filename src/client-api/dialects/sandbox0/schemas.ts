@@ -1,0 +1,97 @@
+import * as z from "zod";
+
+/**
+ * The requests of Sandbox0's clients. (Source: the wheels sandbox0 0.9.7 and 0.10.4.) Unknown fields are accepted, because newer clients
+ * add some; known ones that are not supported are rejected by name.
+ */
+
+const Seconds = z.int().min(0).max(2_147_483_647);
+const Id = z.string().min(1).max(500);
+const Flag = z.union([z.boolean(), z.enum(["true", "false"]).transform((text) => text === "true")]);
+export const Environment = z.record(z.string().max(1_000), z.string().max(131_072));
+
+const Times = { ttl: Seconds.optional(), hard_ttl: Seconds.optional() };
+
+const Config = z
+  .looseObject({
+    ...Times,
+    env_vars: Environment.optional(),
+    auto_resume: z.boolean().optional(),
+    resources: z.looseObject({ memory: z.string().max(64).optional() }).optional(),
+    network: z
+      .looseObject({ mode: z.enum(["allow-all", "block-all"]), egress: z.unknown().optional(), credentialBindings: z.unknown().optional() })
+      .optional(),
+    webhook: z.unknown().optional(),
+    services: z.array(z.unknown()).optional(),
+  })
+  .meta({ id: "SandboxConfig" });
+export type Config = z.infer<typeof Config>;
+
+export const Claim = z
+  .looseObject({
+    template: Id,
+    snapshot_id: Id.optional(),
+    config: Config.optional(),
+    mounts: z.array(z.unknown()).optional(),
+  })
+  .meta({ id: "ClaimRequest" });
+export type Claim = z.infer<typeof Claim>;
+
+export const Update = z.looseObject({ config: Config }).meta({ id: "SandboxUpdateRequest" });
+
+export const ListSandboxes = z.looseObject({
+  status: z.enum(["starting", "running", "paused", "terminating", "failed"]).optional(),
+  template_id: z.string().max(500).optional(),
+  paused: Flag.optional(),
+  limit: z.coerce.number().int().min(1).max(200).default(50),
+  offset: z.coerce.number().int().min(0).max(1_000_000).default(0),
+});
+
+/** Of a pause or a resume. */
+export const ExecutionState = z.looseObject({ memory: z.boolean().default(false) }).nullish();
+
+export const Refresh = z.looseObject({ duration: Seconds.optional() }).nullish();
+
+export const Fork = z
+  .looseObject({ memory: z.boolean().default(false), config: z.strictObject(Times).optional() })
+  .nullish();
+
+export const NewSnapshot = z
+  .looseObject({
+    name: z.string().max(1_000).optional(),
+    description: z.string().max(10_000).optional(),
+    expires_at: z.iso.datetime({ offset: true }).nullish(),
+  })
+  .nullish();
+
+export const Restore = z.looseObject({ snapshot_id: Id });
+
+const Size = z.int().min(1).max(10_000);
+
+export const NewContext = z
+  .looseObject({
+    type: z.enum(["repl", "cmd"]).default("repl"),
+    repl: z.looseObject({ alias: z.string().max(32).optional(), input: z.string().max(1_000_000).optional() }).optional(),
+    cmd: z.looseObject({ command: z.array(z.string().max(131_072)).min(1).max(1_000) }).optional(),
+    wait_until_done: z.boolean().default(false),
+    cwd: z.string().max(4_096).optional(),
+    env_vars: Environment.optional(),
+    pty_size: z.looseObject({ rows: Size, cols: Size }).optional(),
+    idle_timeout_sec: Seconds.optional(),
+    ttl_sec: Seconds.optional(),
+  })
+  .meta({ id: "CreateContextRequest" });
+export type NewContext = z.infer<typeof NewContext>;
+
+export const Input = z.looseObject({ data: z.string().max(1_000_000) });
+export const Resize = z.looseObject({ rows: Size, cols: Size });
+export const Signal = z.looseObject({ signal: z.string().max(16) });
+
+const Path = z
+  .string()
+  .min(1)
+  .max(4_096)
+  .refine((path) => !/[\0\n\r]/.test(path), { error: "contains a character that no path may have" });
+export const FileQuery = z.looseObject({ path: Path });
+export const WriteQuery = z.looseObject({ path: Path, mkdir: Flag.optional(), recursive: Flag.optional() });
+export const Move = z.looseObject({ source: Path, destination: Path });
