@@ -1,8 +1,13 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { randomBytes } from "node:crypto";
+import { Client } from "sandbox0";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { annotations } from "../../src/api/names/labels.ts";
 import { ClientWorld } from "./client-world.ts";
 import { runPython } from "./python-client.ts";
 
-/** The clients of Sandbox0, unmodified, over a real local cluster. The programs check what they see. */
+/** The clients of Sandbox0, unmodified, over a real local cluster. The Python programs check what they see. */
 let world: ClientWorld;
 let environment: Record<string, string>;
 
@@ -12,6 +17,259 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-it.each(["sandbox0-0.9", "sandbox0-0.10"] as const)("initializes once and claims many with %s", async (sdk) => {
-  expect(await runPython("sandbox0_seed.py", { sdk, environment })).toBe("");
+interface Answer {
+  status: number;
+  headers: Headers;
+  body: { success: boolean; data: Record<string, unknown>; error: { code: string; message: string } };
+}
+
+/** A request as the command line of Sandbox0 sends it. @param token undefined: none */
+async function call(
+  request: string,
+  given?: unknown,
+  token = environment["SANDBOX0_TOKEN"],
+  prefix = "",
+): Promise<Answer> {
+  const [method = "", path = ""] = request.split(" ");
+  const answer = await fetch(`${world.apiUrl}${prefix}${path}`, {
+    method,
+    headers: { ...(token !== undefined && { authorization: `Bearer ${token}` }), "content-type": "application/json" },
+    ...(given !== undefined && { body: typeof given === "string" ? given : JSON.stringify(given) }),
+  });
+  return { status: answer.status, headers: answer.headers, body: (await answer.json()) as Answer["body"] };
+}
+
+const textOf = (value: unknown): string => String(value);
+const untilPaused = (id: string) =>
+  expect.poll(async () => (await call(`GET /api/v1/sandboxes/${id}`)).body.data["status"], waiting).toBe("paused");
+const waiting = { timeout: 60_000, interval: 100 };
+
+describe("the Python client", () => {
+  it.each([
+    ["sandbox0-0.9", "/sandbox0/0.9"],
+    ["sandbox0-0.10", ""],
+  ] as const)("initializes once and claims many with %s", async (sdk, prefix) => {
+    const url = `${world.apiUrl}${prefix}`;
+    expect(await runPython("sandbox0_seed.py", { sdk, environment: { ...environment, SANDBOX0_BASE_URL: url } })).toBe(
+      "",
+    );
+  });
+
+  it.each([
+    ["sandbox0-0.9", "/sandbox0/0.9"],
+    ["sandbox0-0.10", "/sandbox0"],
+  ] as const)("runs code and commands, and changes files, with %s", async (sdk, prefix) => {
+    const url = `${world.apiUrl}${prefix}`;
+    expect(await runPython("sandbox0_work.py", { sdk, environment: { ...environment, SANDBOX0_BASE_URL: url } })).toBe(
+      "",
+    );
+  });
+});
+
+it("serves the JavaScript client: claim, pause, snapshot, claim from it, restore, fork and delete", async () => {
+  const client = new Client({ token: environment["SANDBOX0_TOKEN"] ?? "", baseUrl: world.apiUrl });
+  const { sandboxes } = client;
+  const seed = await sandboxes.claim("default", { ttl: 3600, hardTtl: 7200 });
+  await seed.writeFile("/root/kept", "kept");
+  expect((await seed.cmd("cat /root/kept")).stdout).toBe("kept");
+  expect(await sandboxes.pauseAndWait(seed.id)).toMatchObject({ paused: true, status: "paused" });
+  const snapshot = await sandboxes.createRootFSSnapshot(seed.id, { name: "tools v1", description: "a venv" });
+  expect(snapshot).toMatchObject({ name: "tools v1", description: "a venv", sandboxId: seed.id });
+  expect((await sandboxes.listRootFSSnapshots(seed.id)).map(({ id }) => id)).toEqual([snapshot.id]);
+  const task = await sandboxes.claim("default", { snapshotId: snapshot.id });
+  expect(Buffer.from(await task.readFile("/root/kept")).toString()).toBe("kept");
+  const restored = await sandboxes.restoreRootFS(seed.id, { snapshotId: snapshot.id });
+  expect(restored).toMatchObject({ sandboxId: seed.id, snapshotId: snapshot.id, status: "paused" });
+  const { sandbox: fork, sourceSandboxId } = await sandboxes.fork(seed.id);
+  expect([fork.paused, sourceSandboxId]).toEqual([true, seed.id]);
+  expect(await sandboxes.resumeAndWait(seed.id)).toMatchObject({ status: "running" });
+  const listed = await sandboxes.list({ paused: true, limit: 1 });
+  expect(listed).toMatchObject({ count: 1, hasMore: false, sandboxes: [{ id: fork.id }] });
+  expect((await client.templates.list()).map(({ templateId }) => templateId)).toContain("python");
+  await expect(sandboxes.get("0".repeat(32))).rejects.toMatchObject({ statusCode: 404, code: "not_found" });
+  await expect(client.quotas.list()).rejects.toMatchObject({ statusCode: 501, code: "not_supported" });
+  await sandboxes.deleteRootFSSnapshot(snapshot.id);
+  for (const id of [seed.id, task.id, fork.id]) await sandboxes.delete(id);
+});
+
+describe("the requests of the command line", () => {
+  let seed: string;
+  let snapshot: string;
+
+  it("creates, pauses, snapshots and claims", async () => {
+    expect((await call("GET /metadata", undefined, "")).body.data).toMatchObject({ gateway_mode: "direct" });
+    const created = await call("POST /api/v1/sandboxes", { template: "default", config: { hard_ttl: 86_400 } });
+    expect([created.status, created.body.data["template"], created.body.data["cluster_id"]]).toEqual([
+      201,
+      "default",
+      null,
+    ]);
+    seed = textOf(created.body.data["sandbox_id"]);
+    expect(created.body.data["pod_name"]).toBe(created.body.data["runtime_id"]);
+    const command = ["/bin/sh", "-lc", "mkdir -p /workspace/project && echo v1 > /workspace/project/ENVIRONMENT"];
+    const ran = { type: "cmd", cmd: { command }, wait_until_done: true };
+    expect((await call(`POST /api/v1/sandboxes/${seed}/contexts`, ran)).body.data).toMatchObject({ exit_code: 0 });
+    expect((await call(`POST /api/v1/sandboxes/${seed}/pause`)).status).toBe(200);
+    await untilPaused(seed);
+    const named = { name: "python-test-tools-v1", description: "with venv, ruff, and pytest" };
+    const taken = await call(`POST /api/v1/sandboxes/${seed}/snapshots`, named);
+    expect([taken.status, taken.body.data]).toMatchObject([201, named]);
+    expect(taken.body.data).not.toHaveProperty("expires_at");
+    snapshot = textOf(taken.body.data["id"]);
+    const claim = { template: "default", snapshot_id: snapshot, config: { hard_ttl: 3_600 } };
+    const task = textOf((await call("POST /api/v1/sandboxes", claim)).body.data["sandbox_id"]);
+    const read = { type: "cmd", cmd: { command: ["cat", "/workspace/project/ENVIRONMENT"] }, wait_until_done: true };
+    expect((await call(`POST /api/v1/sandboxes/${task}/contexts`, read)).body.data).toMatchObject({ stdout: "v1\n" });
+    expect((await call(`DELETE /api/v1/sandboxes/${task}`)).status).toBe(202);
+  });
+
+  it("shows kubectl a checkpoint of files with its texts", async () => {
+    const { items } = await world.client.of(checkpointKind).list({ namespace: world.namespace });
+    const found = items.find(({ status }) => status?.checkpointId === snapshot);
+    expect(found?.status?.ramet?.contents).toEqual(["filesystem"]);
+    expect(found?.metadata.annotations).toMatchObject({
+      [annotations.displayName]: "python-test-tools-v1",
+      [annotations.description]: "with venv, ruff, and pytest",
+    });
+  });
+
+  it("claims a named snapshot of a set by its name, under a template of the same image", async () => {
+    await world.createSet("warm", 1);
+    const before = await world.client.of(sandboxKind).list({ namespace: world.namespace });
+    const unknown = await call("POST /api/v1/sandboxes", { template: "warm", snapshot_id: "none" });
+    expect([unknown.status, unknown.body.error.code]).toEqual([404, "not_found"]);
+    const after = await world.client.of(sandboxKind).list({ namespace: world.namespace });
+    // The ready sandbox was not consumed.
+    expect(after.items.map(({ metadata }) => metadata.uid).toSorted()).toEqual(
+      before.items.map(({ metadata }) => metadata.uid).toSorted(),
+    );
+    const ready = after.items.find(({ metadata }) => metadata.ownerReferences?.some(({ name }) => name === "warm"));
+    const claimed = await call("POST /api/v1/sandboxes", { template: "warm", snapshot_id: snapshot });
+    expect([claimed.status, claimed.body.data["pod_name"]]).toEqual([201, ready?.metadata.name]);
+    const read = { type: "cmd", cmd: { command: ["cat", "/workspace/project/ENVIRONMENT"] }, wait_until_done: true };
+    const id = textOf(claimed.body.data["sandbox_id"]);
+    expect((await call(`POST /api/v1/sandboxes/${id}/contexts`, read)).body.data).toMatchObject({ stdout: "v1\n" });
+  });
+
+  it("lists the snapshots of a sandbox that was deleted", async () => {
+    expect((await call(`DELETE /api/v1/sandboxes/${seed}`)).status).toBe(202);
+    await expect.poll(async () => (await call(`GET /api/v1/sandboxes/${seed}`)).status, waiting).toBe(404);
+    expect((await call(`GET /api/v1/sandboxes/${seed}/snapshots`)).body.data).toMatchObject({ count: 1 });
+    expect((await call(`DELETE /api/v1/sandbox-rootfs-snapshots/${snapshot}`)).status).toBe(200);
+    expect((await call(`GET /api/v1/sandboxes/${seed}/snapshots`)).status).toBe(404);
+  });
+});
+
+it("hides and deletes a snapshot when it expires", async () => {
+  const claimed = await call("POST /api/v1/sandboxes", { template: "default" });
+  const id = textOf(claimed.body.data["sandbox_id"]);
+  const expires = { expires_at: new Date(Date.now() + 3_600_000).toISOString() };
+  const taken = await call(`POST /api/v1/sandboxes/${id}/snapshots`, expires);
+  const snapshot = textOf(taken.body.data["id"]);
+  const { items } = await world.client.of(checkpointKind).list({ namespace: world.namespace });
+  const at = items.find(({ status }) => status?.checkpointId === snapshot)!.metadata;
+  const earlier = { [annotations.expiresAt]: new Date(Date.now() + 1_000).toISOString() };
+  await world.client.of(checkpointKind).mergePatch(at, { metadata: { annotations: earlier } });
+  const statusOf = async (request: string, body?: object) => (await call(request, body)).status;
+  const read = () => statusOf(`GET /api/v1/sandbox-rootfs-snapshots/${snapshot}`);
+  await expect.poll(read, waiting).toBe(404);
+  expect(await statusOf("POST /api/v1/sandboxes", { template: "default", snapshot_id: snapshot })).toBe(404);
+  await expect.poll(() => world.client.of(checkpointKind).find(at), waiting).toBeUndefined();
+  await call(`DELETE /api/v1/sandboxes/${id}`);
+});
+
+it("pauses a sandbox when its soft time is over, and deletes the paused one when its hard time is", async () => {
+  const claimed = await call("POST /api/v1/sandboxes", {
+    template: "default",
+    config: { ttl: 3_600, hard_ttl: 3_600 },
+  });
+  const id = textOf(claimed.body.data["sandbox_id"]);
+  const changed = await call(`PUT /api/v1/sandboxes/${id}`, { config: { ttl: 1, hard_ttl: 20 } });
+  expect(changed.status).toBe(200);
+  await untilPaused(id);
+  expect((await call(`GET /api/v1/sandboxes/${id}`)).body.data).toMatchObject({ expires_at: null });
+  await expect.poll(async () => (await call(`GET /api/v1/sandboxes/${id}`)).status, waiting).toBe(404);
+});
+
+describe("requests of others", () => {
+  it("answers foreign ids as ids that do not exist", async () => {
+    const claimed = await call("POST /api/v1/sandboxes", { template: "default" });
+    const id = textOf(claimed.body.data["sandbox_id"]);
+    const snapshot = textOf((await call(`POST /api/v1/sandboxes/${id}/snapshots`, {})).body.data["id"]);
+    const other = (await world.sandbox0Environment("sandbox0-other"))["SANDBOX0_TOKEN"];
+    const none = randomBytes(16).toString("hex");
+    const requests = [
+      "GET ",
+      "DELETE ",
+      "POST /pause",
+      "POST /resume",
+      "POST /fork",
+      "GET /snapshots",
+      "GET /contexts",
+    ];
+    for (const each of requests) {
+      const [method = "", rest = ""] = each.split(" ");
+      const to = (name: string) => call(`${method} /api/v1/sandboxes/${name}${rest}`, undefined, other);
+      const [foreign, unknown] = [await to(id), await to(none)];
+      expect([each, foreign.status, foreign.body.error.code]).toEqual([each, 404, "not_found"]);
+      expect(foreign.body.error.message.replaceAll(id, none)).toBe(unknown.body.error.message);
+    }
+    for (const method of ["GET", "DELETE"])
+      expect((await call(`${method} /api/v1/sandbox-rootfs-snapshots/${snapshot}`, undefined, other)).status).toBe(404);
+    await call(`DELETE /api/v1/sandboxes/${id}`);
+  });
+
+  it.each([
+    ["no key", "GET /sandbox0/api/v1/sandboxes", undefined, "", 401, "unauthorized"],
+    ["a wrong key", "GET /api/v1/sandboxes", undefined, `s0_eu_${"0".repeat(48)}`, 401, "unauthorized"],
+    ["an unknown route", "GET /api/v1/unknown", undefined, undefined, 404, "not_found"],
+    ["no JSON", "POST /api/v1/sandboxes", "{", undefined, 400, "bad_request"],
+    ["no template", "POST /api/v1/sandboxes", {}, undefined, 400, "bad_request"],
+    [
+      "a negative time",
+      "POST /api/v1/sandboxes",
+      { template: "default", config: { ttl: -1 } },
+      undefined,
+      400,
+      "bad_request",
+    ],
+    [
+      "a time of years",
+      "POST /api/v1/sandboxes",
+      { template: "default", config: { ttl: 99_999_999 } },
+      undefined,
+      400,
+      "bad_request",
+    ],
+    [
+      "a soft time above the hard one",
+      "POST /api/v1/sandboxes",
+      { template: "default", config: { ttl: 9, hard_ttl: 5 } },
+      undefined,
+      400,
+      "bad_request",
+    ],
+    [
+      "another memory",
+      "POST /api/v1/sandboxes",
+      { template: "default", config: { resources: { memory: "1Gi" } } },
+      undefined,
+      400,
+      "bad_request",
+    ],
+    ["too large a page", "GET /api/v1/sandboxes?limit=201", undefined, undefined, 400, "bad_request"],
+    ["teams", "GET /teams", undefined, undefined, 501, "not_supported"],
+    ["volumes", "POST /api/v1/sandboxvolumes", {}, undefined, 501, "not_supported"],
+  ] as const)("answers in the envelope: %s", async (_, request, given, token, status, code) => {
+    const answer = await call(request, given, token ?? environment["SANDBOX0_TOKEN"]);
+    expect([answer.status, answer.body.success, answer.body.error.code]).toEqual([status, false, code]);
+  });
+
+  it("leaves the same path to AgentTier for keys of another format", async () => {
+    const { apiKey } = await world.connection();
+    const answer = await fetch(`${world.apiUrl}/api/v1/sandboxes`, { headers: { authorization: `Bearer ${apiKey}` } });
+    expect(await answer.json()).not.toHaveProperty("success");
+    const prefixed = await call("GET /api/v1/sandboxes", undefined, apiKey, "/sandbox0");
+    expect(prefixed.body.success).toBe(true);
+  });
 });

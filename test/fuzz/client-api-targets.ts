@@ -10,6 +10,7 @@ import { RametError } from "../../src/base/errors.ts";
 import { type Log, silentLog } from "../../src/base/log.ts";
 import type { E2b } from "../../src/client-api/dialects/e2b/call.ts";
 import { e2bDialect, e2bRoutes } from "../../src/client-api/dialects/e2b/routes.ts";
+import { sandbox0Dialect, sandbox0Routes } from "../../src/client-api/dialects/sandbox0/routes.ts";
 import type { Callers } from "../../src/client-api/keys/callers.ts";
 import { clientApiMetrics } from "../../src/client-api/metrics.ts";
 import { type ClientApiServer, serveClientApi } from "../../src/client-api/server.ts";
@@ -74,7 +75,7 @@ async function openClientApi(): Promise<ClientApiWorld> {
   const server = await serveClientApi({
     port: 0,
     address: "127.0.0.1",
-    dialects: [e2bDialect(options)],
+    dialects: [e2bDialect(options), sandbox0Dialect(options)],
     metrics: clientApiMetrics(),
     clock: systemClock,
     log: problemsLog(problems),
@@ -116,7 +117,10 @@ function problemsLog(problems: unknown[]): Log {
   return Object.assign(log, { trace: ignore, fatal: error, child: () => log, level: "debug" });
 }
 
-const routes = e2bRoutes.filter(({ path }) => path !== "/health");
+const routes = [
+  ...e2bRoutes.filter(({ path }) => path !== "/health"),
+  ...sandbox0Routes.map((route) => ({ ...route, path: `/sandbox0${route.path}` })),
+];
 
 /** A request for one route, whose ids, query and body are like valid ones. */
 const requestOfRoute = fc.nat({ max: routes.length - 1 }).chain((number) => {

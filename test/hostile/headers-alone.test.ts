@@ -17,6 +17,7 @@ import { tokenVerifier } from "../../src/cell/server/token-verifier.ts";
 import { agentTierDialect, agentTierRoutes } from "../../src/client-api/dialects/agenttier/routes.ts";
 import { e2bDialect, e2bRoutes } from "../../src/client-api/dialects/e2b/routes.ts";
 import { nativeDialect, nativePrefix, nativeRoutes } from "../../src/client-api/dialects/native/routes.ts";
+import { sandbox0Dialect, sandbox0Routes } from "../../src/client-api/dialects/sandbox0/routes.ts";
 import { mcpHttpDialect } from "../../src/client-api/dialects/mcp/http-dialect.ts";
 import type { Callers } from "../../src/client-api/keys/callers.ts";
 import { clientApiMetrics } from "../../src/client-api/metrics.ts";
@@ -115,12 +116,20 @@ const callers = {
 async function openClientApi(): Promise<number> {
   const guests = { secret: () => Promise.resolve(Buffer.alloc(32)) };
   const shared = { service: { clock: systemClock }, callers, guests, secrets: {}, maxLifeSeconds: 60 };
-  const parts = shared as unknown as Parameters<typeof e2bDialect>[0] & Parameters<typeof agentTierDialect>[0];
+  const parts = shared as unknown as Parameters<typeof e2bDialect>[0] &
+    Parameters<typeof agentTierDialect>[0] &
+    Parameters<typeof sandbox0Dialect>[0];
   const mcp = { ...shared, hosts: [], version: "1" } as unknown as Parameters<typeof mcpHttpDialect>[0];
   const server = await serveClientApi({
     port: 0,
     address: "127.0.0.1",
-    dialects: [e2bDialect(parts), agentTierDialect(parts), nativeDialect(parts), mcpHttpDialect(mcp)],
+    dialects: [
+      e2bDialect(parts),
+      agentTierDialect(parts),
+      nativeDialect(parts),
+      sandbox0Dialect(parts),
+      mcpHttpDialect(mcp),
+    ],
     metrics: clientApiMetrics(),
     clock: systemClock,
     log: serverLog,
@@ -142,6 +151,7 @@ const clientApiRoutes: Route[] = [
   ...e2bRoutes.filter(guarded),
   ...agentTierRoutes.filter(guarded).map(({ method, path }) => ({ method, path: `/api/v1${path}` })),
   ...nativeRoutes.filter(guarded).map(({ method, path }) => ({ method, path: `${nativePrefix}${path}` })),
+  ...sandbox0Routes.filter(guarded).map(({ method, path }) => ({ method, path: `/sandbox0${path}` })),
   ...["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].flatMap((method) =>
     ["", "/a/b"].map((rest) => ({ method, path: `/api/v1/sandboxes/x/preview/80${rest}` })),
   ),

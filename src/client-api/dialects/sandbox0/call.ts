@@ -30,6 +30,11 @@ export interface Sandbox0 {
   maxLifeSeconds: number;
 }
 
+/** All routes are below it. AgentTier has routes of the same paths. */
+export const prefix = "/sandbox0";
+/** The same routes for the clients before 0.10, which expect another status of a deletion. */
+export const olderPrefix = `${prefix}/0.9`;
+
 /** Below the time after which proxies give up a request. */
 export const timeoutMilliseconds = 55_000;
 

@@ -222,7 +222,11 @@ function describe(id: string, isRunning: boolean): Context {
 
 /** The output of a command, in order and by stream. */
 class Output {
-  readonly #collected = { output_raw: new CollectedBytes(), stdout: new CollectedBytes(), stderr: new CollectedBytes() };
+  readonly #collected = {
+    output_raw: new CollectedBytes(),
+    stdout: new CollectedBytes(),
+    stderr: new CollectedBytes(),
+  };
 
   add(stream: "stdout" | "stderr" | "pty", data: Buffer): void {
     this.#collected.output_raw.add(data);
@@ -235,4 +239,3 @@ class Output {
     return { output_raw: a, stdout: b, stderr: c };
   }
 }
-

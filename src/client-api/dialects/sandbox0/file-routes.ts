@@ -84,8 +84,7 @@ export const fileRoutes: readonly Sandbox0Route[] = [
     needs: needs.enter,
     query: FileQuery,
     answers: { 200: envelope(FileInfo) },
-    handle: async (sandbox0, call) =>
-      success(fileInfo(await (await guestFor(sandbox0, call)).stat(call.query.path))),
+    handle: async (sandbox0, call) => success(fileInfo(await (await guestFor(sandbox0, call)).stat(call.query.path))),
   }),
   route("GET", `${files}/list`, {
     summary: "Lists a directory.",

@@ -81,7 +81,8 @@ export async function execute(
     if (from < 0) text = text.slice(-begin.length);
     else if (from > 0) text = text.slice(from);
     if (from >= 0) holdOutput(held, event.data.length);
-    const [whole, exitCode] = new RegExp(`${end.replace(")", "\\)")}(\\d+)\\n`).exec(text.slice(-64 - event.data.length)) ?? [];
+    const [whole, exitCode] =
+      new RegExp(`${end.replace(")", "\\)")}(\\d+)\\n`).exec(text.slice(-64 - event.data.length)) ?? [];
     if (from >= 0 && whole !== undefined) {
       const printed = text.slice(begin.length, text.lastIndexOf(end));
       return { text: Buffer.from(printed, "latin1").toString(), exitCode: Number(exitCode) };

@@ -1,10 +1,21 @@
 import type { IncomingMessage } from "node:http";
+import type { FastifyInstance } from "fastify";
 import * as z from "zod";
 import { openApiDocument } from "../../routes/openapi.ts";
 import { documentRoute, unsupportedRoutes } from "../../routes/route.ts";
 import { answerErrors, serveRoutes } from "../../routes/serve-routes.ts";
 import type { Dialect } from "../../server.ts";
-import { envelope, ErrorBody, errorAnswer, route, type Sandbox0, type Sandbox0Route, success } from "./call.ts";
+import {
+  envelope,
+  ErrorBody,
+  errorAnswer,
+  olderPrefix,
+  prefix,
+  route,
+  type Sandbox0,
+  type Sandbox0Route,
+  success,
+} from "./call.ts";
 import { contextRoutes } from "./context-routes.ts";
 import { fileRoutes } from "./file-routes.ts";
 import { sandboxRoutes } from "./sandbox-routes.ts";
@@ -16,20 +27,15 @@ export function sandbox0Dialect(sandbox0: Sandbox0): Dialect {
   return {
     pathOf,
     register: (server) => {
-      void server.register(
-        (instance, _options, done) => {
-          answerErrors(instance, errorAnswer);
-          serveRoutes(instance, sandbox0Routes, sandbox0);
-          done();
-        },
-        { prefix },
-      );
+      const register = (instance: FastifyInstance, _options: object, done: () => void): void => {
+        answerErrors(instance, errorAnswer);
+        serveRoutes(instance, sandbox0Routes, sandbox0);
+        done();
+      };
+      for (const each of [prefix, olderPrefix]) void server.register(register, { prefix: each });
     },
   };
 }
-
-/** All routes are below it. AgentTier has routes of the same paths. */
-const prefix = "/sandbox0";
 
 /** Paths of other dialects, which accept keys of each format. */
 const others = /^\/(?:mcp|ramet|internal|sandbox0)(?:[/?]|$)/;

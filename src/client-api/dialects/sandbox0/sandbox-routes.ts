@@ -27,6 +27,7 @@ import {
 import {
   type Call,
   envelope,
+  olderPrefix,
   route,
   type Sandbox0,
   type Sandbox0Route,
@@ -40,7 +41,8 @@ const sandboxes = "/api/v1/sandboxes";
 
 export const sandboxRoutes: readonly Sandbox0Route[] = [
   route("POST", sandboxes, {
-    summary: "Creates a sandbox from a template, with the files of a snapshot if one is named, and waits until it serves.",
+    summary:
+      "Creates a sandbox from a template, with the files of a snapshot if one is named, and waits until it serves.",
     needs: [...needs.create, ...needs.enter],
     body: Claim,
     answers: { 201: envelope(Claimed) },
@@ -98,14 +100,19 @@ export const sandboxRoutes: readonly Sandbox0Route[] = [
   route("DELETE", `${sandboxes}/:id`, {
     summary: "Deletes a sandbox. Its snapshots, and what was created from them, stay.",
     needs: needs.kill,
-    answers: { 200: envelope(z.object({ message: z.string() })) },
+    answers: {
+      202: envelope(z.object({ message: z.string() })),
+      200: envelope(z.object({ message: z.string().describe("Below /sandbox0/0.9.") })),
+    },
     handle: async (sandbox0, call) => {
+      void call.reply.code(call.request.url.startsWith(`${olderPrefix}/`) ? 200 : 202);
       await killSandbox(sandbox0.service, await sandboxOf(sandbox0, call), call.signal);
       return success({ message: "sandbox terminated" });
     },
   }),
   route("POST", `${sandboxes}/:id/pause`, {
-    summary: "Pauses a sandbox: keeps its files, and its memory only if that is requested. A long pause continues after the answer.",
+    summary:
+      "Pauses a sandbox: keeps its files, and its memory only if that is requested. A long pause continues after the answer.",
     needs: needs.change,
     body: ExecutionState,
     answers: { 200: envelope(Paused) },
@@ -231,7 +238,10 @@ export function requestedTimes({ ttl, hard_ttl: hard }: Pick<Config, "ttl" | "ha
 export function timesOf({ metadata: { annotations: noted = {} } }: Sandbox): Times {
   const read = (text: string | undefined) =>
     text === undefined ? undefined : resultOr(() => parseDuration(text), undefined);
-  return { softMilliseconds: read(noted[annotations.clientLife]), hardMilliseconds: read(noted[annotations.clientHardLife]) };
+  return {
+    softMilliseconds: read(noted[annotations.clientLife]),
+    hardMilliseconds: read(noted[annotations.clientHardLife]),
+  };
 }
 
 export function timeAnnotations({ softMilliseconds: soft = 0, hardMilliseconds: hard = 0 }: Times) {

@@ -19,7 +19,11 @@ const Config = z
     auto_resume: z.boolean().optional(),
     resources: z.looseObject({ memory: z.string().max(64).optional() }).optional(),
     network: z
-      .looseObject({ mode: z.enum(["allow-all", "block-all"]), egress: z.unknown().optional(), credentialBindings: z.unknown().optional() })
+      .looseObject({
+        mode: z.enum(["allow-all", "block-all"]),
+        egress: z.unknown().optional(),
+        credentialBindings: z.unknown().optional(),
+      })
       .optional(),
     webhook: z.unknown().optional(),
     services: z.array(z.unknown()).optional(),
@@ -71,7 +75,9 @@ const Size = z.int().min(1).max(10_000);
 export const NewContext = z
   .looseObject({
     type: z.enum(["repl", "cmd"]).default("repl"),
-    repl: z.looseObject({ alias: z.string().max(32).optional(), input: z.string().max(1_000_000).optional() }).optional(),
+    repl: z
+      .looseObject({ alias: z.string().max(32).optional(), input: z.string().max(1_000_000).optional() })
+      .optional(),
     cmd: z.looseObject({ command: z.array(z.string().max(131_072)).min(1).max(1_000) }).optional(),
     wait_until_done: z.boolean().default(false),
     cwd: z.string().max(4_096).optional(),

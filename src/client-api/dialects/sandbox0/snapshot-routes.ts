@@ -146,9 +146,13 @@ async function requirePaused({ service }: Sandbox0, sandbox: Sandbox, { signal }
   const state = await verifiedState(service, sandbox, signal, ["paused"]);
   if (state === "paused") return;
   if (state === "killing" || state === "ended") throw unknown(sandboxIdOf(sandbox));
-  throw new RametError("Conflict", `The sandbox ${sandboxIdOf(sandbox)} is ${state}, and only a paused one is restored`, {
-    hint: "Pause it, and wait until its status is paused",
-  });
+  throw new RametError(
+    "Conflict",
+    `The sandbox ${sandboxIdOf(sandbox)} is ${state}, and only a paused one is restored`,
+    {
+      hint: "Pause it, and wait until its status is paused",
+    },
+  );
 }
 
 /** Not what a request has captured for itself. */

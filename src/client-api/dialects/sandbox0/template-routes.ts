@@ -55,7 +55,10 @@ function templateView(template: SandboxTemplate | SandboxSet): z.infer<typeof Te
     spec: {
       description: metadata.annotations?.[annotations.description] ?? `${kind} of the namespace ${metadata.namespace}`,
       // A set can name a template, whose image it has.
-      mainContainer: { image: main?.image ?? "", resources: { memory: String(limits["memory"] ?? requests["memory"] ?? "0") } },
+      mainContainer: {
+        image: main?.image ?? "",
+        resources: { memory: String(limits["memory"] ?? requests["memory"] ?? "0") },
+      },
     },
     status: { idleCount, activeCount: 0 },
     created_at: metadata.creationTimestamp,
