@@ -260,7 +260,7 @@ describe("requests of others", () => {
     ["too large a page", "GET /api/v1/sandboxes?limit=201", undefined, undefined, 400, "bad_request"],
     ["teams", "GET /teams", undefined, undefined, 501, "not_supported"],
     ["volumes", "POST /api/v1/sandboxvolumes", {}, undefined, 501, "not_supported"],
-  ] as const)("answers in the envelope: %s", async (_, request, given, token, status, code) => {
+  ] as const)("answers in the envelope: %s", async (...[, request, given, token, status, code]) => {
     const answer = await call(request, given, token ?? environment["SANDBOX0_TOKEN"]);
     expect([answer.status, answer.body.success, answer.body.error.code]).toEqual([status, false, code]);
   });

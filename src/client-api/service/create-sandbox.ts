@@ -97,23 +97,21 @@ export async function makeSandbox(parts: ServiceParts, create: CreateSandbox, so
 
 /** With the template of a source and the content of a checkpoint: in a ready sandbox of a set, or in a new Pod. */
 async function makeRestored(parts: ServiceParts, create: CreateSandbox, start: StartUnder): Promise<Sandbox> {
-  const { source, checkpoint, isInPlace } = start;
-  const { checkpointId: id = "", ramet: { engine, contents = [], volumes = [] } = {} } = checkpoint.status ?? {};
+  const { source, checkpointId: id } = start;
   const [name = ""] = (source.kind === "set" ? source.set.metadata.name : source.name).split("@");
   const request = requestOf(parts, create, name, { isServing: false });
-  if (source.kind === "set" && isInPlace) {
-    const fits = ({ status }: Sandbox): boolean => !contents.includes("memory") || status?.ramet?.engine === engine;
-    const inPlace = { ...request, restoreFrom: id, fits, onlyFitting: true };
+  if (source.kind === "set" && start.isInPlace) {
+    const inPlace = { ...request, restoreFrom: id, fits: start.fits, onlyFitting: true };
     const claimed = await claimSandbox(inPlace, parts.claims, create.signal).catch(unlessTimeout);
     if (claimed !== undefined) return claimed.sandbox;
   }
-  const model = await modelOf(parts, { namespace: create.namespace, name: "" }, source);
   validateClaimRequest(request);
+  const model = await modelOf(parts, { namespace: create.namespace, name: "" }, source);
   // The template says which volumes a sandbox has, and the snapshot has none of their data.
-  const chosen = volumes.length > 0 ? { [annotations.volumesOnRestore]: "Empty" } : {};
+  const chosen = start.lacksVolumes ? { [annotations.volumesOnRestore]: "Empty" } : {};
   const own = { ...request, annotations: { ...request.annotations, ...chosen } };
   // A sandbox that starts from another checkpoint is rolled back once it runs.
-  const isClone = restoreFrom({ metadata: model.metadata, spec: model.spec ?? {} }) !== undefined;
+  const isClone = restoreFrom({ metadata: model.metadata, spec: model.spec }) !== undefined;
   return createClaimed(model, { ...own, [isClone ? "restoreFrom" : "startsFrom"]: id }, parts.claims);
 }
 

@@ -1,4 +1,5 @@
 import { type Checkpoint, volumeParts } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import { compareTemplate } from "../../api/pod/template-difference.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
@@ -11,9 +12,12 @@ import { currentSource, type Source, startsWithProbes } from "./source.ts";
 /** A template, and the checkpoint with whose content a sandbox of it starts. */
 export interface StartUnder {
   source: Exclude<Source, { kind: "checkpoint" }>;
-  checkpoint: Checkpoint;
-  /** Whether the checkpoint can be restored in a ready sandbox of the template. */
+  checkpointId: string;
+  /** Whether the checkpoint can be restored in a ready sandbox of the template that fits. */
   isInPlace: boolean;
+  fits: (sandbox: Sandbox) => boolean;
+  /** Whether the source of the checkpoint had volumes that are not in it. */
+  lacksVolumes: boolean;
 }
 
 /**
@@ -33,12 +37,19 @@ export async function startUnder(
     });
   }
   const spec = specOf(parts, namespace, source);
-  const { contents = ["memory"], parts: captured, volumes = [] } = checkpoint.status?.ramet ?? {};
-  const template = parsePodTemplate(spec.template, "template");
-  const { mismatch } = compareTemplate(checkpoint, template, contents.includes("memory"));
+  const { checkpointId = "", ramet: { contents = ["memory"], parts: captured, volumes = [], engine } = {} } =
+    checkpoint.status ?? {};
+  const hasMemory = contents.includes("memory");
+  const { mismatch } = compareTemplate(checkpoint, parsePodTemplate(spec.template, "template"), hasMemory);
   if (mismatch !== undefined) throw mismatch;
-  const hasVolumes = volumes.length > 0 || volumeParts(captured).length > 0;
-  return { source, checkpoint, isInPlace: !hasVolumes && !startsWithProbes(checkpoint, spec) };
+  const lacksVolumes = volumes.length > 0;
+  return {
+    source,
+    checkpointId,
+    isInPlace: !lacksVolumes && volumeParts(captured).length === 0 && !startsWithProbes(checkpoint, spec),
+    fits: ({ status }) => !hasMemory || status?.ramet?.engine === engine,
+    lacksVolumes,
+  };
 }
 
 /**

@@ -108,7 +108,7 @@ export function endsOf({ spec }: Sandbox): { expires_at: string | null; hard_exp
 export function sandboxSummary(sandbox: Sandbox, state: ClientState): z.infer<typeof SandboxSummary> {
   const { metadata, status: reported } = sandbox;
   const status = statusOf(sandbox, state);
-  const changes = (reported?.conditions ?? []).flatMap(({ lastTransitionTime: at }) => (at === undefined ? [] : [at]));
+  const changes = (reported?.conditions ?? []).map(({ lastTransitionTime }) => lastTransitionTime);
   const times = [metadata.creationTimestamp, ...changes].map((time) => Date.parse(time)).filter((time) => time > 0);
   return {
     id: sandboxIdOf(sandbox),

@@ -124,26 +124,11 @@ export const contextRoutes: readonly Sandbox0Route[] = [
 
 async function create(sandbox0: Sandbox0, call: Call<typeof NewContext>) {
   const { body, signal, request } = call;
-  const { type, cmd, repl, pty_size: size, ttl_sec: ttl = 0 } = body;
-  if (body.idle_timeout_sec) throw new RametError("InvalidArgument", "idle_timeout_sec is not supported: set ttl_sec");
-  const alias = repl?.alias ?? "python";
-  if (type === "cmd" && cmd === undefined) throw new RametError("InvalidArgument", "cmd: Missing the command");
-  const { command: [command = "", ...args] = [] } = cmd ?? { command: replCommand(alias) };
-  const id = newId(type === "repl" ? `repl-${alias}` : size ? "tty" : "cmd", sandbox0.service.clock.now());
-  const start: StartProcess = {
-    command,
-    args,
-    environment: body.env_vars ?? {},
-    tag: id,
-    ...defined({
-      workingDirectory: body.cwd,
-      pty: size && { rows: size.rows, columns: size.cols },
-      timeoutMilliseconds: ttl === 0 ? undefined : ttl * 1000,
-    }),
-  };
+  const start = startOf(body, sandbox0.service.clock.now());
+  const { tag: id } = start;
   const guest = await guestFor(sandbox0, call);
   const { held } = request;
-  if (type === "cmd" && body.wait_until_done) {
+  if (body.type === "cmd" && body.wait_until_done) {
     const text = new Output();
     const running = { start, mostBytes: mostOutputBytes, held, signal };
     const { exitCode } = await runCommand(guest, running, (stream, data) => {
@@ -153,11 +138,40 @@ async function create(sandbox0: Sandbox0, call: Call<typeof NewContext>) {
     });
     return success({ ...describe(id, false), ...text.texts(), exit_code: exitCode, state: "completed" });
   }
-  await started(guest, { ...start, ...(size === undefined && { stdin: true }) }, signal);
-  const code = type === "repl" ? repl?.input : undefined;
+  await started(guest, { ...start, ...(start.pty === undefined && { stdin: true }) }, signal);
+  const code = body.type === "repl" ? body.repl?.input : undefined;
   if (code === undefined) return success(describe(id, true));
   const { text } = await execute(guest, { tag: id, code, mostBytes: mostOutputBytes, held, signal });
   return success({ ...describe(id, true), output_raw: text, stdout: text });
+}
+
+/** @throws RametError `InvalidArgument` */
+function startOf(body: NewContext, now: Date): StartProcess & { tag: string } {
+  const { pty_size: size, ttl_sec: ttl = 0, env_vars: environment = {} } = body;
+  if (body.idle_timeout_sec) throw new RametError("InvalidArgument", "idle_timeout_sec is not supported: set ttl_sec");
+  const { kind, command, args } = body.type === "repl" ? replOf(body) : commandOf(body);
+  return {
+    command,
+    args,
+    environment,
+    tag: newId(kind, now),
+    ...defined({
+      workingDirectory: body.cwd,
+      pty: kind === "tty" && size ? { rows: size.rows, columns: size.cols } : undefined,
+      timeoutMilliseconds: ttl === 0 ? undefined : ttl * 1000,
+    }),
+  };
+}
+
+function replOf({ repl: { alias = "python" } = {} }: NewContext) {
+  const [command = "", ...args] = replCommand(alias);
+  return { kind: `repl-${alias}`, command, args };
+}
+
+function commandOf({ cmd, pty_size: size }: NewContext) {
+  const [command, ...args] = cmd?.command ?? [];
+  if (command === undefined) throw new RametError("InvalidArgument", "cmd is missing, which has the command");
+  return { kind: size === undefined ? "cmd" : "tty", command, args };
 }
 
 /** Leaves the command running. */

@@ -206,13 +206,16 @@ export function detailOf({ service }: Sandbox0, sandbox: Sandbox, { caller }: Pi
 
 /** @throws RametError `InvalidArgument`, naming the field */
 function checkSupported(config: Config, others: readonly (keyof Config)[] = []): void {
-  const { resources, webhook, services = [], network } = config;
-  if (resources?.memory !== undefined) throw unsupported("config.resources.memory", "The template sets the resources");
-  if (webhook !== undefined && webhook !== null) throw unsupported("config.webhook", "Watch the Sandboxes");
-  if (services.length > 0) throw unsupported("config.services", "Expose ports of the template by a gateway");
-  if (network?.egress !== undefined || network?.credentialBindings !== undefined)
-    throw unsupported("config.network", "Set only its mode, or declare rules in the template");
-  for (const name of others) if (config[name] !== undefined) throw unsupported(`config.${name}`, "Set it in the claim");
+  const { resources, webhook, services, network } = config;
+  const fields: [string, unknown, string][] = [
+    ["resources.memory", resources?.memory, "The template sets the resources"],
+    ["webhook", webhook ?? undefined, "Watch the Sandboxes"],
+    ["services", services?.[0], "Expose ports of the template by a gateway"],
+    ["network.egress", network?.egress, "Set only its mode, or declare rules in the template"],
+    ["network.credentialBindings", network?.credentialBindings, "Declare credentials in the template"],
+    ...others.map((name): [string, unknown, string] => [name, config[name], "Set it in the claim"]),
+  ];
+  for (const [field, value, hint] of fields) if (value !== undefined) throw unsupported(`config.${field}`, hint);
 }
 
 function unsupported(field: string, hint: string): RametError {

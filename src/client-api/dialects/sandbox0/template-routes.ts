@@ -44,24 +44,27 @@ export const templateRoutes: readonly Sandbox0Route[] = [
 ];
 
 function templateView(template: SandboxTemplate | SandboxSet): z.infer<typeof Template> {
-  const { metadata, spec, kind } = template;
-  const main = PodTemplateSpec.safeParse(spec.template).data?.spec.containers[0];
-  const { limits = {}, requests = {} } = main?.resources ?? {};
+  const { metadata, kind } = template;
+  const { namespace, creationTimestamp } = metadata;
   const idleCount = template.kind === "SandboxSet" ? (template.status?.availableReplicas ?? 0) : 0;
   return {
     template_id: templateName(template),
     scope: "team",
-    team_id: metadata.namespace ?? "",
+    team_id: namespace,
     spec: {
-      description: metadata.annotations?.[annotations.description] ?? `${kind} of the namespace ${metadata.namespace}`,
-      // A set can name a template, whose image it has.
-      mainContainer: {
-        image: main?.image ?? "",
-        resources: { memory: String(limits["memory"] ?? requests["memory"] ?? "0") },
-      },
+      description: metadata.annotations?.[annotations.description] ?? `${kind} of the namespace ${namespace}`,
+      mainContainer: containerView(template),
     },
     status: { idleCount, activeCount: 0 },
-    created_at: metadata.creationTimestamp,
-    updated_at: metadata.creationTimestamp,
+    created_at: creationTimestamp,
+    updated_at: creationTimestamp,
   };
+}
+
+/** Empty for a set that names a template, which has it. */
+function containerView({ spec }: SandboxTemplate | SandboxSet): { image: string; resources: { memory: string } } {
+  const main = PodTemplateSpec.safeParse(spec.template).data?.spec.containers[0];
+  const { limits = {}, requests = {} } = main?.resources ?? {};
+  const memory = String(limits["memory"] ?? requests["memory"] ?? "0");
+  return { image: main?.image ?? "", resources: { memory } };
 }
