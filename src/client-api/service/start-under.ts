@@ -1,7 +1,7 @@
 import { type Checkpoint, volumeParts } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
-import { compareTemplate } from "../../api/pod/template-difference.ts";
+import { compareTemplate } from "../../api/snapshot/template-difference.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { expiryOf, isCloneable } from "../../api/state/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";

@@ -1,5 +1,5 @@
 import { checkpointState, isCloneable } from "../../api/state/checkpoint.ts";
-import { compareTemplate, type HiddenFiles } from "../../api/pod/template-difference.ts";
+import { compareTemplate, type HiddenFiles } from "../../api/snapshot/template-difference.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import {

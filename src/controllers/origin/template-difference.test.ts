@@ -3,7 +3,7 @@ import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { restoreSpec } from "../../api/pod/restore-spec.ts";
-import { describeDifference, templateDifference } from "../../api/pod/template-difference.ts";
+import { describeDifference, templateDifference } from "../../api/snapshot/template-difference.ts";
 import { originFrom } from "./origin.ts";
 
 const main = {

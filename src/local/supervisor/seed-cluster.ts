@@ -105,10 +105,9 @@ function manifests(port: number): Manifest[] {
 }
 
 /** Names that E2B's clients use, and the templates of the local cluster that they mean: options of `ramet client-api`. */
-export const templateAliases = ["base=python", "default=python", "code-interpreter-v1=code-interpreter"].flatMap((alias) => [
-  "--template-alias",
-  alias,
-]);
+export const templateAliases = ["base=python", "default=python", "code-interpreter-v1=code-interpreter"].flatMap(
+  (alias) => ["--template-alias", alias],
+);
 
 /** The templates of a new cluster, one for each image that Ramet builds. */
 export const clusterTemplates = [

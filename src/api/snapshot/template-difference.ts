@@ -1,8 +1,8 @@
 import type { Checkpoint } from "../kinds/checkpoint.ts";
 import type { PodTemplateSpec } from "../schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
-import { capturedImage } from "./resolved-image.ts";
-import { restoreSpec, type RestoreSpec } from "./restore-spec.ts";
+import { capturedImage } from "../pod/resolved-image.ts";
+import { restoreSpec, type RestoreSpec } from "../pod/restore-spec.ts";
 
 /** Paths of volumes that only the clone has: they hide what files alone have there. */
 export type HiddenFiles = readonly string[];
