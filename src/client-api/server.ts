@@ -23,7 +23,7 @@ import { notJson } from "./routes/route.ts";
 /** A part of the server that speaks the API of one client. */
 export interface Dialect {
   /** The path under which the dialect answers a request that it recognizes by its headers; undefined for requests of others. */
-  pathOf?(request: IncomingMessage): string | undefined;
+  pathOf?: (request: IncomingMessage) => string | undefined;
   register(server: FastifyInstance): void;
 }
 

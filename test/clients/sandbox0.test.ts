@@ -2,7 +2,9 @@ import { randomBytes } from "node:crypto";
 import { Client } from "sandbox0";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
+import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { annotations } from "../../src/api/names/labels.ts";
 import { ClientWorld } from "./client-world.ts";
 import { runPython } from "./python-client.ts";
@@ -133,7 +135,7 @@ describe("the requests of the command line", () => {
     });
   });
 
-  it("claims a named snapshot of a set by its name, under a template of the same image", async () => {
+  it("claims a ready sandbox of a set with a snapshot, and none for a snapshot that does not exist", async () => {
     await world.createSet("warm", 1);
     const before = await world.client.of(sandboxKind).list({ namespace: world.namespace });
     const unknown = await call("POST /api/v1/sandboxes", { template: "warm", snapshot_id: "none" });
@@ -149,6 +151,48 @@ describe("the requests of the command line", () => {
     const read = { type: "cmd", cmd: { command: ["cat", "/workspace/project/ENVIRONMENT"] }, wait_until_done: true };
     const id = textOf(claimed.body.data["sandbox_id"]);
     expect((await call(`POST /api/v1/sandboxes/${id}/contexts`, read)).body.data).toMatchObject({ stdout: "v1\n" });
+  });
+
+  it("takes environment and resources from the template, and the files from a named snapshot", async () => {
+    const main = {
+      name: "main",
+      image: "python",
+      command: ["sleep", "infinity"],
+      env: [{ name: "WHO", value: "other" }],
+    };
+    const limited = { ...main, resources: { limits: { memory: "300Mi" } } };
+    const { apiVersion, kind } = sandboxTemplateKind;
+    const metadata = { namespace: world.namespace, name: "other" };
+    await world.client
+      .of(sandboxTemplateKind)
+      .create({ apiVersion, kind, metadata, spec: { template: { spec: { containers: [limited] } } } });
+    const named = { apiVersion: namedSnapshotKind.apiVersion, kind: namedSnapshotKind.kind };
+    const spec = { from: { checkpoint: { id: snapshot } }, contents: ["filesystem"] };
+    await world.client.of(namedSnapshotKind).create({ ...named, metadata: { ...metadata, name: "tools" }, spec });
+    const claim = async (template: string) => call("POST /api/v1/sandboxes", { template, snapshot_id: "tools" });
+    const claimed = { status: 0, id: "" };
+    const attempt = async () => {
+      const { status, body } = await claim("other");
+      Object.assign(claimed, { status, id: textOf(body.success ? body.data["sandbox_id"] : "") });
+      return status;
+    };
+    // 409 until its first version is built.
+    await expect.poll(attempt, { ...waiting, interval: 500 }).toBe(201);
+    const command = ["sh", "-c", "echo $WHO; cat /workspace/project/ENVIRONMENT"];
+    const ran = await call(`POST /api/v1/sandboxes/${claimed.id}/contexts`, {
+      type: "cmd",
+      cmd: { command },
+      wait_until_done: true,
+    });
+    expect(ran.body.data).toMatchObject({ stdout: "other\nv1\n" });
+    const { items } = await world.client.of(sandboxKind).list({ namespace: world.namespace });
+    const found = items.find(({ metadata: { uid } }) => uid.replaceAll("-", "") === claimed.id);
+    expect(found?.spec.templateRef?.name ?? JSON.stringify(found?.spec.template)).toMatch(/^other$|300Mi/);
+    const mismatch = await claim("code-interpreter");
+    expect([mismatch.status, mismatch.body.error]).toMatchObject([
+      400,
+      { code: "bad_request", details: { reason: "TemplateMismatch" } },
+    ]);
   });
 
   it("lists the snapshots of a sandbox that was deleted", async () => {

@@ -29,6 +29,6 @@ it.each([
   ["nothing, at the native path", "/ramet/v1/sandboxes", token, undefined],
   ["nothing, because the prefix is there", "/sandbox0/0.9/api/v1/sandboxes", token, undefined],
 ])("recognizes a request by %s", (_, url, headers, path) => {
-  const { pathOf } = sandbox0Dialect({} as Sandbox0);
-  expect(pathOf?.({ url, headers } as unknown as IncomingMessage)).toBe(path);
+  const dialect = sandbox0Dialect({} as Sandbox0);
+  expect(dialect.pathOf?.({ url, headers } as unknown as IncomingMessage)).toBe(path);
 });
