@@ -17,14 +17,20 @@ if (problem !== undefined && existsSync(ownNode)) runWithOwnNode();
 else if (problem !== undefined) fail(problem);
 else if (!existsSync(program)) fail("Cannot start ramet: it is not built; run: npm run build");
 else {
-  nodeModule.enableCompileCache(compileCache());
+  enableCompileCache();
   import(program.href);
 }
 
 /** Below the user's own cache: Node's default is a directory of /tmp, which another user of the machine could have made. */
-function compileCache() {
+function enableCompileCache() {
   const { XDG_CACHE_HOME: cache = "" } = process.env;
-  return join(isAbsolute(cache) ? cache : join(homedir(), ".cache"), "ramet", "compile-cache");
+  try {
+    nodeModule.enableCompileCache(
+      join(isAbsolute(cache) ? cache : join(homedir(), ".cache"), "ramet", "compile-cache"),
+    );
+  } catch {
+    // A user without a home directory has no cache.
+  }
 }
 
 function nodeProblem() {

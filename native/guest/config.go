@@ -141,21 +141,20 @@ func (c config) entrypoint(state *identity.State, user users.User) process.Spec 
 }
 
 // showTmp unmounts the file system that gVisor mounts at an empty /tmp, which is in memory and bounded by nothing else. The /tmp
-// of the root is on disk with all other files. gVisor mounts none if the image has files there.
-func (c config) showTmp() error {
+// of the root is on disk with all other files. gVisor mounts none if the image has files there. Where it
+// cannot be removed, it stays.
+func (c config) showTmp() {
 	if !c.DiskTmp || os.Getpid() != 1 {
-		return nil
+		return
 	}
-	if err := syscall.Unmount("/tmp", 0); err != nil {
-		if errors.Is(err, syscall.EINVAL) {
-			return nil
-		}
-		return fmt.Errorf("unmounting gVisor's /tmp: %w", err)
+	// UMOUNT_NOFOLLOW of <linux/fs.h>: a link leads to a directory where a volume may be.
+	const noFollow = 8
+	info, err := os.Lstat("/tmp")
+	if err != nil || !info.IsDir() || syscall.Unmount("/tmp", noFollow) != nil {
+		return
 	}
 	const mode = 0o777 | os.ModeSticky
-	info, err := os.Stat("/tmp")
-	if err != nil || info.Mode() == os.ModeDir|mode {
-		return err
+	if err := os.Chmod("/tmp", mode); err != nil {
+		fmt.Fprintln(os.Stderr, "ramet-guest: "+err.Error())
 	}
-	return os.Chmod("/tmp", mode)
 }

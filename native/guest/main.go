@@ -48,9 +48,7 @@ const (
 
 func run(config config) (int, error) {
 	adoptOrphans()
-	if err := config.showTmp(); err != nil {
-		return 1, err
-	}
+	config.showTmp()
 	if err := limitCommands(); err != nil {
 		return 1, err
 	}

@@ -1,3 +1,4 @@
+import { posix } from "node:path";
 import type { ContainerSpec } from "../../api/wire/cell-api.ts";
 import { defined } from "../../base/defined.ts";
 
@@ -87,7 +88,7 @@ function guestArguments(container: ContainerSpec): string[] {
 
 /** A read-only root has no writable /tmp to show, and a volume there stays. */
 function hasOwnTmp({ readOnlyRoot, mounts }: ContainerSpec): boolean {
-  return !readOnlyRoot && !mounts.some(({ target }) => target === "/tmp");
+  return !readOnlyRoot && !mounts.some(({ target }) => posix.join(target, "/") === "/tmp/");
 }
 
 function environment(container: ContainerSpec): string[] {
