@@ -95,6 +95,7 @@ const honouredAnnotations = [
   "cleanupCandidate",
   // Every sandbox can be paused, as its value "true" asks for.
   "acsPauseEnabled",
+  "description",
 ];
 
 it("knows for every annotation of another project whether it has an effect", () => {
