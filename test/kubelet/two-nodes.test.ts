@@ -96,6 +96,13 @@ async function fileWith(accessToken: string, name: string): Promise<number> {
   }
 }
 
+/** Each test begins with the cordons that it needs, whatever the one before has left. */
+async function cordonOnly(...cordoned: string[]): Promise<void> {
+  for (const node of ["node-a", "node-b"]) {
+    await world.kubectl(cordoned.includes(node) ? "cordon" : "uncordon", node);
+  }
+}
+
 /** As the documentation says. The controllers stay with `sandboxesOnly`. */
 const drain = (node: string, ...more: string[]) =>
   world.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=150s", ...more);
@@ -124,9 +131,9 @@ async function untilCounting(name: string): Promise<void> {
 }
 
 it("continues every sandbox of a drained node on the other node, with memory, files, identity and token", async () => {
-  await world.kubectl("cordon", "node-a");
+  await cordonOnly("node-a");
   for (const name of sandboxes) await world.ramet("sandbox", "create", "--template", "counting", "--name", name);
-  await world.kubectl("uncordon", "node-a");
+  await cordonOnly();
   for (const name of sandboxes) await untilCounting(name);
   const before = await Promise.all(sandboxes.map(identity));
   const counts = sandboxes.map((name) => witness.count(name));
@@ -145,7 +152,7 @@ it("continues every sandbox of a drained node on the other node, with memory, fi
 });
 
 it("moves a sandbox once when a second drain begins during the first, also with the controllers on that node", async () => {
-  await world.kubectl("uncordon", "node-b");
+  await cordonOnly();
   await Promise.all([drain("node-a"), drain("node-a")]);
   for (const name of sandboxes) await untilCounting(name);
   expect(await Promise.all(sandboxes.map(nodeOf))).toEqual(["node-b", "node-b", "node-b"]);
@@ -153,18 +160,19 @@ it("moves a sandbox once when a second drain begins during the first, also with 
 });
 
 it("keeps the sandboxes of the only node until there is one again, and reports what they wait for", async () => {
+  await cordonOnly("node-a");
   const before = await field("a", ".status.podInfo.podUID");
   await drain("node-b", sandboxesOnly);
   await expect.poll(() => world.ramet("explain", "sandbox/a"), long).toMatch(/node-[ab]|nodes are available/);
   expect(witness.violations).toEqual([]);
-  await world.kubectl("uncordon", "node-a");
+  await cordonOnly("node-b");
   for (const name of sandboxes) await untilMoved(name, before);
   expect(await Promise.all(sandboxes.map(nodeOf))).toEqual(["node-a", "node-a", "node-a"]);
   expect(witness.violations).toEqual([]);
-  await world.kubectl("uncordon", "node-b");
 });
 
 it("continues a sandbox if the leading controller is killed during the migration", async () => {
+  await cordonOnly();
   const before = await field("a", ".status.podInfo.podUID");
   await expect.poll(() => world.readyPods(...controllers), long).toBeGreaterThan(0);
   const leader = await world.leader();
@@ -179,9 +187,9 @@ it("continues a sandbox if the leading controller is killed during the migration
 });
 
 it("never runs a second copy of a sandbox whose node is silent, and continues it when the node is back", async () => {
-  await world.kubectl("cordon", "node-a");
+  await cordonOnly("node-a");
   await world.ramet("sandbox", "create", "--template", "counting", "--name", "d");
-  await world.kubectl("uncordon", "node-a");
+  await cordonOnly();
   await untilCounting("d");
   const before = await field("d", ".status.podInfo.podUID");
   expect(await nodeOf("d")).toBe("node-b");
@@ -202,6 +210,7 @@ it(
   `loses no sandbox in ${disruptions} drains, evictions and deletions at random moments`,
   { timeout: 3_600_000 },
   async () => {
+    await cordonOnly();
     const random = randomFrom(Number(process.env["RAMET_TEST_SEED"] ?? 1));
     const done = { drain: 0, evict: 0, delete: 0 };
     witness.downtimes.length = 0;

@@ -11,6 +11,8 @@ interface Seen {
   at: number;
   /** The addresses of its earlier Pods. */
   earlier: Set<string>;
+  /** The last number that came after a higher one. */
+  behind: number | undefined;
 }
 
 /**
@@ -56,20 +58,26 @@ export class Witness {
     this.#server.closeAllConnections();
   }
 
-  /** A program repeats a report without a response, so each number can come twice. */
+  /**
+   * A program repeats a report without a response, and a connection of a captured sandbox can deliver its request seconds after the
+   * repetition of it. So one lower number says nothing. A program that has lost something goes on from there.
+   */
   #report(name: string, { token, count, from }: Pick<Seen, "token" | "count" | "from">): void {
     const at = performance.now();
     const last = this.#seen.get(name);
     if (last === undefined) {
-      this.#seen.set(name, { token, count, from, at, earlier: new Set() });
+      this.#seen.set(name, { token, count, from, at, earlier: new Set(), behind: undefined });
       return;
     }
-    // A report whose response was lost is repeated. What the network still had of the first one can come after later reports.
-    if (from === last.from && token === last.token && count < last.count && last.count - count <= 2) return;
     const what = `${name}: ${last.token}/${last.count} from ${last.from}, then ${token}/${count} from ${from}`;
+    if (token !== last.token) this.violations.push(`lost: ${what}`);
+    else if (count < last.count || (count === last.count && last.earlier.has(from))) {
+      if (count - 1 === last.behind) this.violations.push(`went back: ${what}`);
+      last.behind = count;
+      return;
+    }
     if (last.earlier.has(from)) this.violations.push(`two copies: ${what}`);
-    if (token !== last.token || count < last.count) this.violations.push(`lost: ${what}`);
-    if (count > last.count + 1) this.violations.push(`skipped: ${what}`);
+    if (token === last.token && count > last.count + 1) this.violations.push(`skipped: ${what}`);
     if (from !== last.from) {
       last.earlier.add(last.from);
       this.downtimes.push(at - last.at);
