@@ -31,6 +31,8 @@ import { measureGrowth, type GrowthPoint } from "./growth.ts";
 import { allowHugePages } from "./huge-pages.ts";
 import { describeMachine } from "./machine.ts";
 import type { Memory } from "./memory.ts";
+import { measureMoves, type Moves } from "./moves.ts";
+import { movesTable } from "./moves-report.ts";
 import { measureNeighbours, type NeighbourFigure } from "./neighbours.ts";
 import { neighboursTable } from "./neighbours-report.ts";
 import { benchOptions, usage, type BenchOptions } from "./options.ts";
@@ -145,6 +147,14 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
     others.upgrade = await measureUpgrade(options.snapshots, signal);
     console.log(`\n${upgradeTable(others.upgrade)}`);
   }
+  if (options.levels.has("cluster") && options.only.has("moves")) {
+    await cleanUp.run();
+    const quick = options.n <= 5;
+    const sizesMiB = quick ? [0] : [0, 300, 1_024];
+    const [sandboxes, minutes] = quick ? [3, 2] : [20, 10];
+    others.moves = await measureMoves({ n: Math.min(options.n, 20), sizesMiB, sandboxes, minutes }, signal);
+    console.log(`\n${movesTable(others.moves)}`);
+  }
   if (options.levels.has("cluster") && options.only.has("interpreter")) {
     await cleanUp.run();
     others.interpreter = await measureInterpreter(options.n, signal);
@@ -176,6 +186,7 @@ function isApartOnly({ only }: BenchOptions): boolean {
     "explain",
     "program",
     "upgrade",
+    "moves",
     "interpreter",
     "client-api",
   ]);
@@ -199,6 +210,7 @@ interface ClusterCosts {
   explain?: ExplainPoint[];
   program?: ProgramCosts;
   upgrade?: Upgrade;
+  moves?: Moves;
   interpreter?: InterpreterClones[];
   createStorms?: CreateStorm[];
   volumes?: VolumeCosts;

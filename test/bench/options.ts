@@ -20,6 +20,7 @@ export const figureNames = [
   "explain",
   "program",
   "upgrade",
+  "moves",
   "interpreter",
   "client-api",
   "volumes",
