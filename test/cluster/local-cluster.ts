@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { Agent, fetch } from "undici";
@@ -15,6 +15,7 @@ import { type ClusterSetting, localCellImage } from "../../src/local/cluster-set
 import { stopCluster } from "../../src/local/down.ts";
 import { NodePod } from "../../src/local/node/pod.ts";
 import { prepareCluster } from "../../src/local/prepare-cluster.ts";
+import { cacheDirectory } from "../../src/local/tools/tool.ts";
 import { startCluster, type UpResult } from "../../src/local/up.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 import { testGogc } from "../setup/start-control-plane.ts";
@@ -36,7 +37,13 @@ export class TestCluster {
   }
 
   static async create({ ownImages = false } = {}): Promise<TestCluster> {
-    return new TestCluster(await mkdtemp(join(tmpdir(), "ramet-local-")), ownImages);
+    const home = await mkdtemp(join(tmpdir(), "ramet-local-"));
+    if (ownImages) {
+      await mkdir(join(home, "cache", "ramet"), { recursive: true });
+      // A cache without tools would build some of them in each run, for minutes.
+      await symlink(join(cacheDirectory(), "tools"), join(home, "cache", "ramet", "tools"));
+    }
+    return new TestCluster(home, ownImages);
   }
 
   /** A cluster in a directory that exists, which another process may have started. */
