@@ -1,4 +1,5 @@
 import { execFile, spawn } from "node:child_process";
+import { globSync } from "node:fs";
 import { chmod, chown, mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
@@ -7,6 +8,7 @@ import { pythonImageName } from "../../src/local/images/python-image.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { toolNames } from "../../src/local/tools/pinned-tools.ts";
 import { cacheDirectory, packageRoot } from "../../src/local/tools/tool.ts";
+import { snapshotProgramNames } from "../../src/local/volumes/snapshot-programs.ts";
 import { pythonRootPath } from "../setup/python-image.ts";
 
 export interface Outcome {
@@ -152,7 +154,10 @@ export class OrdinaryUser {
   /** Gives the user hard links of the tools, or copies if the cache is on another file system. */
   async #giveTools(): Promise<void> {
     const cache = cacheDirectory();
-    for (const path of Object.values(await acquireTools({ names: toolNames }))) {
+    // Without the programs for volumes in their cache, the user's clusters build them in the background.
+    const inCache = snapshotProgramNames.map((name) => `${name}/*/${name}`);
+    const volumePrograms = globSync(inCache, { cwd: join(cache, "tools") }).map((path) => join(cache, "tools", path));
+    for (const path of [...Object.values(await acquireTools({ names: toolNames })), ...volumePrograms]) {
       const version = relative(cache, dirname(path));
       if (version.startsWith("..")) continue; // It is in PATH, and the user has the same PATH.
       const parent = join(this.directory, "cache", "ramet", dirname(version));
