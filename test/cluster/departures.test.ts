@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
-import { annotations } from "../../src/api/names/labels.ts";
+import { annotations, labels } from "../../src/api/names/labels.ts";
 import { startScheduler } from "../setup/scheduler.ts";
 import { type Cluster, openCluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
@@ -57,6 +57,41 @@ it("says that no other node takes a sandbox, and takes that back when its node s
   await nodes.cordon("a", false);
   const { status } = await cluster.sandbox("t/only", (one) => disruptionOf(one) === undefined);
   expect(status).toMatchObject({ phase: "Running", nodeName: "a" });
+});
+
+it("stops the copy on a node that was partitioned while its Pod was removed, by whichever controllers reach it first", async () => {
+  const { metadata, status: before } = await create("lost");
+  const [name, own] = ["lost", { apiVersion, kind: "Sandbox", name: "lost", uid: metadata.uid, controller: true }];
+  await cluster.create({
+    apiVersion,
+    kind: "Checkpoint",
+    metadata: { name, namespace: "t", labels: { [labels.purpose]: "automatic" }, ownerReferences: [own] },
+    spec: { sandboxName: name },
+  });
+  await cluster.checkpoint("t/lost", ({ status }) => status?.phase === "Succeeded");
+  const old = node.cells.get("t/lost");
+  if (old === undefined) throw new Error("the Pod has no cell");
+  await old.close();
+  await cluster.stopControllers();
+  // As Kubernetes' PodGC does it.
+  const target = { type: "DisruptionTarget", status: "True", reason: "DeletionByPodGC", message: "" };
+  const ended = { phase: "Failed", conditions: [{ ...target, lastTransitionTime: new Date().toISOString() }] };
+  const at = { namespace: "t", name };
+  await cluster.seen.pods.resource.mergePatch(at, { status: ended }, { subresource: "status" });
+  await cluster.startControllers();
+  const lost = await cluster.sandbox("t/lost", (one) => disruptionOf(one)?.outcome === "Restoring");
+  const { podUID } = before?.podInfo ?? {};
+  expect(disruptionOf(lost)).toMatchObject({ cause: "NodeLost", podUID });
+  await cluster.seen.pods.resource.delete(at, { gracePeriodSeconds: 0 }).catch(() => undefined);
+  const next = await cluster.sandbox("t/lost", (one) => disruptionOf(one)?.outcome === "Restored");
+  expect(next.status?.ramet?.removedPods).toMatchObject([{ podUID, cellKey: before?.ramet?.cellKey }]);
+
+  await cluster.restartControllers();
+  await old.listen();
+  const { status } = await cluster.sandbox("t/lost", (one) => one.status?.ramet?.removedPods === undefined);
+  expect(old.state.phase).toBe("stopped");
+  expect(status).toMatchObject({ phase: "Running", podInfo: next.status?.podInfo });
+  expect(node.cells.get("t/lost")?.state.phase).toBe("running");
 });
 
 it("moves the sandboxes of a cordoned node to another one, at most four at the same time", async () => {

@@ -193,6 +193,19 @@ const RametSandboxStatus = z.object({
     })
     .optional()
     .describe("The last time that others than the controllers ended the sandbox's Pod."),
+  removedPods: z
+    .array(
+      z.object({
+        podUID: z.string().describe("The UID of the Pod."),
+        podIP: z.string().describe("Its address."),
+        cellKey: z.string().describe("The public key of its cell."),
+        at: Time.describe("When the controllers noticed that it was removed."),
+      }),
+    )
+    .optional()
+    .describe(
+      "Pods that were removed without the word of their nodes, where they may still run. For ten minutes, the controllers stop them as soon as they respond.",
+    ),
   automatic: z
     .object({
       outcome: openString(automaticOutcomes).describe(

@@ -98,6 +98,11 @@ export function isEndedByNode(pod: Pod): boolean {
   return isEnded(pod) && (disruptionTarget(pod) !== undefined || nodeCauses[pod.status?.reason ?? ""] !== undefined);
 }
 
+/** Whether Kubernetes has ended the Pod without its node, where it may still run. */
+export function isEndedUnseen(pod: Pod): boolean {
+  return isEnded(pod) && causes[disruptionTarget(pod)?.reason ?? ""] === "NodeLost";
+}
+
 /**
  * Why a Pod has failed, unless its own program, its limits or what it lacks ended it: its node, or the end of its cell or of gVisor
  * without a reason, as of a machine that has crashed.

@@ -57,6 +57,9 @@ export async function applyAction(
     case "stopUnseen":
       stopUnseen(sandbox, action.target, dependencies);
       return;
+    case "forgetUnseen":
+      dependencies.unseen.forget(action.podUid);
+      return;
     case "releaseClaims":
       return releaseClaims(claimsIn(dependencies.client), sandbox, action.claims);
     case "shareClaims":
@@ -87,19 +90,22 @@ async function deletePod(sandbox: Sandbox, pod: Pod, dependencies: SandboxDepend
 }
 
 /** Repeated while the cell cannot be reached. Whatever else has its address by now cannot prove to be that cell. */
-function stopUnseen(sandbox: Sandbox, target: SandboxRef, { unseen, runtime, log }: SandboxDependencies): void {
+function stopUnseen(
+  sandbox: Sandbox,
+  target: SandboxRef,
+  { unseen, runtime, log, enqueue }: SandboxDependencies,
+): void {
   const { podUid = "" } = target;
-  unseen.start(
-    podUid,
-    async () => {
-      await runtime.stop(target, "the sandbox continues in another Pod");
-      log.info({ sandbox: keyOf(sandbox.metadata), podUid }, "stopped a sandbox whose Pod was removed");
-      return undefined;
-    },
-    () => {
-      if (unseen.get(podUid)?.state !== "running") unseen.forget(podUid);
-    },
-  );
+  const key = keyOf(sandbox.metadata);
+  if (unseen.get(podUid)?.state === "failed") unseen.forget(podUid);
+  const stop = async (): Promise<undefined> => {
+    await runtime.stop(target, "the sandbox has lost this Pod");
+    log.info({ sandbox: key, podUid }, "stopped a sandbox whose Pod was removed");
+    return undefined;
+  };
+  unseen.start(podUid, stop, () => {
+    enqueue(key);
+  });
 }
 
 async function setPaused(

@@ -198,7 +198,7 @@ function disruptionMetrics(registry: Registry) {
   };
 }
 
-/** A node that is back for longer has ended what the API server does not list. */
+/** For a sandbox that is deleted meanwhile. Else its status says how long. */
 const unseenMilliseconds = 600_000;
 
 export function sandboxController(parts: ControllerParts): Controller {

@@ -27,7 +27,7 @@ import type { SandboxState } from "./state.ts";
 
 /** Reads the state for a plan from the cache. A decision that would end a sandbox is confirmed with the API server. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {
-  const { cache, calls, clock, departures } = dependencies;
+  const { cache, calls, clock, departures, unseen } = dependencies;
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
   const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, dependencies);
   const template = resolveTemplate(sandbox, cache, checkpoint);
@@ -68,6 +68,11 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     automatic: all.filter(isAutomatic),
     otherCheckpoint: otherCheckpoint(cache.checkpointsOf(keyOf(sandbox.metadata))),
     departure: await departures.of(sandbox, pod),
+    removedStopped: new Set(
+      (sandbox.status?.ramet?.removedPods ?? [])
+        .map(({ podUID }) => podUID)
+        .filter((uid) => unseen.get(uid)?.state === "done"),
+    ),
     stoppedBy: stoppedBy(pod, cache.checkpointsOf(keyOf(sandbox.metadata))),
     ignored: gatherIgnored(sandbox, { template, pod }, dependencies),
     pullTimeoutInMilliseconds: gatherPull(sandbox, pod, image, dependencies),

@@ -26,17 +26,26 @@ interface Of {
   ramet?: object;
   spec?: object;
   phase?: string;
+  podUID?: string;
+  metadata?: object;
 }
-const sandbox = ({ policy = "Migrate", ramet = {}, spec = {}, phase = "Running" }: Of = {}): Sandbox =>
+const sandbox = ({
+  policy = "Migrate",
+  ramet = {},
+  spec = {},
+  phase = "Running",
+  podUID = "old",
+  metadata = {},
+}: Of = {}): Sandbox =>
   Sandbox.parse({
     apiVersion,
     kind: "Sandbox",
-    metadata: meta("a", { finalizers: ["agents.kruise.io/sandbox"] }),
+    metadata: meta("a", { finalizers: ["agents.kruise.io/sandbox"], ...metadata }),
     spec,
     status: {
       phase,
       sandboxIp: "10.0.0.1",
-      podInfo: { podUID: "old", annotations: { [annotations.onDisruption]: policy } },
+      podInfo: { podUID, annotations: { [annotations.onDisruption]: policy } },
       conditions: [{ type: "Ready", status: "True", reason: "PodReady", message: "", lastTransitionTime: savedAt }],
       ramet: { cellKey: "key", ...ramet },
     },
@@ -67,6 +76,18 @@ const auto = (name = "a-auto", more: { labels?: object; annotations?: object; ph
     spec: { sandboxName: "a" },
     status: { phase: more.phase ?? "Succeeded", checkpointId: `id-${name}`, ramet: { cutAt: savedAt } },
   });
+const migrating = sandbox({
+  ramet: { disruption: { cause: "NodeTaint", at: savedAt, outcome: "Migrating", podUID: "old" } },
+});
+const capture = (phase: string): Checkpoint =>
+  Checkpoint.parse({
+    apiVersion,
+    kind: "Checkpoint",
+    metadata: meta(disruptionCheckpointName(migrating), { labels: { [labels.purpose]: "pause" } }),
+    spec: { sandboxName: "a" },
+    status: { phase, message: "x" },
+  });
+const ending = { deletionTimestamp: savedAt };
 const killed = { exitCode: 137, reason: "Error" };
 const plan = (parts: Partial<SandboxState> = {}) =>
   planSandbox(stateWith({ sandbox: sandbox(), pod: pod({ cell: killed }), now, automatic: [auto()], ...parts }));
@@ -101,7 +122,7 @@ describe("a sandbox whose Pod is lost", () => {
     ],
   ])("continues from its last checkpoint if %s", (_, of, cause) => {
     const { actions, status, transitions } = plan({ pod: pod(of) });
-    expect(actions).toEqual([]);
+    expect(actions.filter((action) => action.do !== "stopUnseen")).toEqual([]);
     expect(status).toMatchObject({
       phase: "Paused",
       message: `Its Pod was lost (${cause}), and it continues in another Pod from the checkpoint a-auto of ${savedAt}; later work is lost`,
@@ -127,11 +148,83 @@ describe("a sandbox whose Pod is lost", () => {
     expect(status?.ramet?.disruption).toBeUndefined();
   });
 
-  it("stops what may still run where the Pod was, if the Pod is gone without the word of its node", () => {
-    const { actions, status } = plan({ pod: undefined });
-    const target = { podIp: "10.0.0.1", cellKey: "key", podUid: "old", uid: "uid-a" };
-    expect(actions).toMatchObject([{ do: "stopUnseen", target }]);
-    expect(status?.ramet?.disruption).toMatchObject({ cause: "PodDeleted", outcome: "Restoring" });
+  const removed = { podUID: "old", podIP: "10.0.0.1", cellKey: "key", at: now.toISOString() };
+  const byPodGc = pod({
+    status: { conditions: [{ type: "DisruptionTarget", status: "True", reason: "DeletionByPodGC" }] },
+  });
+  const target = {
+    namespace: "t",
+    name: "a",
+    podIp: "10.0.0.1",
+    cellKey: "key",
+    podUid: "old",
+    uid: "uid-a",
+    claims: [],
+  };
+  const stopsOld = { do: "stopUnseen", target };
+  it.each([
+    ["is gone without the word of its node", { pod: undefined }, "PodDeleted"],
+    ["was ended by Kubernetes, for a node that is silent", { pod: byPodGc }, "NodeLost"],
+    [
+      "is still being ended, and could not be captured",
+      { pod: pod({ phase: "Running", metadata: ending }) },
+      "PodDeleted",
+    ],
+  ])("is stopped where it may still run, and its status says where, if its Pod %s", (_, parts, cause) => {
+    const failed = capture("Failed");
+    const { actions, status } = plan({ ...parts, pauseCheckpoint: failed });
+    expect(actions).toContainEqual(stopsOld);
+    expect(status?.ramet).toMatchObject({ disruption: { cause, outcome: "Restoring" }, removedPods: [removed] });
+  });
+
+  const stopped = {
+    sandbox: sandbox({
+      ramet: { disruption: { ...removed, cause: "CellDied", outcome: "Restored", podUID: "earlier", checkpoint: "c" } },
+      spec: { paused: true, pauseStrategy: { type: "Stop" } },
+    }),
+  };
+  it.each([
+    ["nothing was saved", { automatic: [], pod: undefined }, [removed]],
+    ["Kubernetes has ended its Pod", { automatic: [], pod: byPodGc }, [removed]],
+    ["its node has ended it", { automatic: [] }, undefined],
+    [
+      "it was captured before",
+      { pod: undefined, sandbox: migrating, pauseCheckpoint: capture("Succeeded") },
+      undefined,
+    ],
+    ["a user pauses it later, and it has been lost before", { ...stopped, pod: pod({ phase: "Running" }) }, undefined],
+  ])("is stopped also if it does not continue, unless it certainly runs no more: %s", (_, parts, expected) => {
+    const { status } = plan(parts);
+    expect(status?.phase).not.toBe("Running");
+    expect(status?.ramet?.removedPods).toEqual(expected);
+  });
+
+  describe("and whose old Pod may still run", () => {
+    const later = (seconds: number) => new Date(now.getTime() + seconds * 1000);
+    const inPhase = (phase: string) => sandbox({ phase, podUID: "new", ramet: { removedPods: [removed] } });
+    const next = pod({ phase: "Running", metadata: { uid: "new" } });
+
+    it.each(["Paused", "Resuming", "Running", "Failed"])("is stopped by any controllers while it is %s", (phase) => {
+      const { actions, requeueAfterMilliseconds = Infinity } = plan({ sandbox: inPhase(phase), pod: next });
+      expect(actions).toContainEqual(stopsOld);
+      expect(requeueAfterMilliseconds).toBeLessThanOrEqual(30_000);
+    });
+
+    it.each([
+      ["its cell has answered", { removedStopped: new Set(["old"]), now: later(5) }],
+      ["ten minutes have passed", { now: later(600) }],
+    ])("is not called any more when %s", (_, parts) => {
+      const { actions, status } = plan({ sandbox: inPhase("Running"), pod: next, automatic: [], ...parts });
+      expect(actions).toEqual([{ do: "forgetUnseen", podUid: "old" }]);
+      expect(status?.ramet).not.toHaveProperty("removedPods");
+      expect(status?.phase).toBe("Running");
+    });
+
+    it("is still known when the next Pod responds", () => {
+      const started = { state: "done" as const, value: { generation: 1, phases: {}, cellKey: "other" } };
+      const { status } = plan({ sandbox: inPhase("Resuming"), pod: next, start: started });
+      expect(status).toMatchObject({ phase: "Running", ramet: { cellKey: "other", removedPods: [removed] } });
+    });
   });
 
   it("gets no other Pod while an object says that the old one may run", () => {
@@ -186,16 +279,7 @@ describe("a sandbox whose Pod is lost", () => {
     ],
     ["its silent node was removed", undefined, "NodeLost"],
   ])("continues if it could not be captured, because %s", (_, own, cause) => {
-    const disruption = { cause: "NodeTaint", at: savedAt, outcome: "Migrating", podUID: "old" };
-    const of = sandbox({ ramet: { disruption } });
-    const failed = Checkpoint.parse({
-      apiVersion,
-      kind: "Checkpoint",
-      metadata: meta(disruptionCheckpointName(of), { labels: { [labels.purpose]: "pause" } }),
-      spec: { sandboxName: "a" },
-      status: { phase: "Failed", message: "x" },
-    });
-    const { status } = plan({ sandbox: of, pod: own, pauseCheckpoint: failed });
+    const { status } = plan({ sandbox: migrating, pod: own, pauseCheckpoint: capture("Failed") });
     expect(status?.ramet?.disruption).toMatchObject({ cause, outcome: "Restoring", at: savedAt, checkpoint: "a-auto" });
   });
 });

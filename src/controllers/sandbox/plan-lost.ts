@@ -1,10 +1,12 @@
-import type { DisruptionCause, RametSandboxStatus } from "../../api/kinds/sandbox.ts";
+import type { DisruptionCause, RametSandboxStatus, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { type DisruptionPolicy, disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { isCloneable } from "../../api/state/checkpoint.ts";
 import { defined } from "../../base/defined.ts";
+import { soonest } from "../../kube/controller.ts";
 import { capturedAt, lastAutomatic } from "../cluster/pause-checkpoint.ts";
-import { causeOfEnd, disruptionCause, isEnded } from "../cluster/pod-facts.ts";
-import { sandboxRef } from "../../backends/runtime.ts";
+import { causeOfEnd, disruptionCause, isEnded, isEndedUnseen } from "../cluster/pod-facts.ts";
+import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { lost, paused } from "./status.ts";
 
@@ -75,7 +77,7 @@ function planContinued(state: SandboxState, { cause, at, policy, attempts, saved
   };
   const note = `${message}; ${next} ${from}`;
   return {
-    actions: [...pause, ...(pod === undefined ? stopUnseen(state) : ending(pod))],
+    actions: [...pause, ...ending(pod)],
     status: { ...status, ramet: { ...status.ramet, disruption } },
     transitions: [{ type: "Warning", reason: "SandboxDisrupted", action: "Restore", note }],
   };
@@ -132,8 +134,68 @@ function ending(pod: Pod | undefined): SandboxAction[] {
   return pod === undefined || isEnded(pod) ? [] : [{ do: "intendEnd", pod }];
 }
 
-/** A Pod that was removed without its node's word may still run there: its cell is told to stop as soon as it can be reached. */
-function stopUnseen({ sandbox }: SandboxState): SandboxAction[] {
-  const target = sandboxRef(sandbox);
-  return target.cellKey === undefined || target.podIp === "" ? [] : [{ do: "stopUnseen", target }];
+/** A node that is back for longer has ended what the API server does not list. */
+const removedMilliseconds = 600_000;
+/** A call that has failed otherwise than without an answer is repeated after that. */
+const repeatMilliseconds = 30_000;
+/** A sandbox that is lost more often has just been lost for another reason. */
+const mostRemoved = 5;
+
+/**
+ * Has the cells of Pods that were removed without the word of their nodes stopped as soon as they respond. The status says which, so any
+ * controllers do that. It does not keep the next Pod waiting: only that nobody routes to the old one is certain.
+ */
+export function withRemovedPods(state: SandboxState, plan: SandboxPlan): SandboxPlan {
+  const { sandbox, now, removedStopped } = state;
+  const { status = sandbox.status ?? {} } = plan;
+  const { removedPods: before = [], ...ramet } = status.ramet ?? {};
+  const known = [...before, ...removedNow(state, status)].slice(-mostRemoved);
+  if (known.length === 0) return plan;
+  const endsAt = ({ at }: RemovedPod) => Date.parse(at) + removedMilliseconds;
+  const isStopped = ({ podUID }: RemovedPod) => removedStopped?.has(podUID) === true;
+  const kept = known.filter((one) => endsAt(one) > now.getTime() && !isStopped(one));
+  const over = known.filter((one) => !kept.includes(one));
+  const left = Math.min(repeatMilliseconds, ...kept.map((one) => endsAt(one) - now.getTime()));
+  const isChanged = kept.length !== before.length;
+  return {
+    ...plan,
+    actions: [
+      ...plan.actions,
+      ...kept.map((one) => ({ do: "stopUnseen", target: targetOf(sandbox, one) }) as const),
+      ...over.map(({ podUID }) => ({ do: "forgetUnseen", podUid: podUID }) as const),
+    ],
+    ...(isChanged && {
+      status: { ...status, ramet: { ...ramet, ...(kept.length > 0 && { removedPods: kept }) } },
+    }),
+    ...soonest(plan.requeueAfterMilliseconds, kept.length > 0 ? left : undefined),
+  };
+}
+
+type RemovedPod = NonNullable<RametSandboxStatus["removedPods"]>[number];
+
+/** The Pod that the sandbox loses now, if it may still run and its cell can prove itself. */
+function removedNow(state: SandboxState, status: SandboxStatus): RemovedPod[] {
+  const { sandbox, now } = state;
+  const { podIp, podUid, cellKey } = sandboxRef(sandbox);
+  const isLost = sandbox.status?.phase === "Running" && (status.phase === "Failed" || isRestored(status, podUid));
+  if (!isLost || !mayRun(state, status) || podUid === undefined || cellKey === undefined || podIp === "") return [];
+  return [{ podUID: podUid, podIP: podIp, cellKey, at: now.toISOString() }];
+}
+
+function isRestored({ phase, ramet }: SandboxStatus, podUid: string | undefined): boolean {
+  const { podUID, checkpoint } = ramet?.disruption ?? {};
+  return phase === "Paused" && checkpoint !== undefined && podUID === podUid;
+}
+
+/** Not what a capture has left paused, and not what its node has ended. One that fails with its Pod has its grace period. */
+function mayRun({ sandbox, pod, pauseCheckpoint, stoppedBy }: SandboxState, { phase }: SandboxStatus): boolean {
+  const isCaptured = pauseCheckpoint !== undefined && isCloneable(pauseCheckpoint);
+  if (isCaptured || stoppedBy !== undefined) return false;
+  if (pod === undefined || pod.metadata.uid !== sandbox.status?.podInfo?.podUID || isEndedUnseen(pod)) return true;
+  return phase === "Paused" && !isEnded(pod);
+}
+
+function targetOf({ metadata }: SandboxState["sandbox"], { podUID, podIP, cellKey }: RemovedPod): SandboxRef {
+  const { namespace, name, uid } = metadata;
+  return { namespace, name, uid, podIp: podIP, podUid: podUID, cellKey, claims: [] };
 }

@@ -11,6 +11,7 @@ import { planCreatedPaused } from "./plan-created-paused.ts";
 import { withCredentials } from "./plan-credentials.ts";
 import { withEgress } from "./plan-egress.ts";
 import { intendedEnd, withDeparture } from "./plan-disruption.ts";
+import { withRemovedPods } from "./plan-lost.ts";
 import { planPaused, planPausedAgain } from "./plan-paused.ts";
 import { planRollingBack, withRollback } from "./plan-rollback.ts";
 import { planRunning } from "./plan-running.ts";
@@ -24,7 +25,7 @@ import { changed } from "./status.ts";
  * (pkg/controller/sandbox); sandboxes in other phases belong to another controller.
  */
 export function planSandbox(state: SandboxState): SandboxPlan {
-  return withIgnored(state, planLife(state));
+  return withIgnored(state, withRemovedPods(state, planLife(state)));
 }
 
 function planLife(state: SandboxState): SandboxPlan {

@@ -59,6 +59,8 @@ export interface SandboxState extends CellCallStates {
   automatic?: readonly Checkpoint[];
   /** Whether its node takes another automatic checkpoint now. @default true */
   hasTurn?: boolean;
+  /** The UIDs of the `removedPods` of its status that were stopped. @default none */
+  removedStopped?: ReadonlySet<string>;
   /** The fields without effect. */
   ignored: FoundField[];
   /** Until the start counts as slow, and the status reports why it waits; 0: it is slow. */
@@ -154,8 +156,9 @@ export type SandboxAction =
   | { do: "awaitMemory"; pod: Pod }
   | { do: "readActivity"; pod: Pod }
   | { do: "createAutomaticCheckpoint"; name: string; persistentContents: readonly string[] }
-  /** The sandbox's last Pod was removed, and may still run where nobody can see it. */
+  /** A Pod of the sandbox was removed, and may still run where nobody can see it. */
   | { do: "stopUnseen"; target: SandboxRef }
+  | { do: "forgetUnseen"; podUid: string }
   | { do: "setEgress"; pod: Pod; policy: EgressPolicy; digest: string }
   | { do: "setCredentials"; pod: Pod; credentials: Credentials | undefined; digest: string }
   /** `stored`: the sandbox shall continue from this checkpoint when it is resumed, as the rollback with the digest requests. */

@@ -186,7 +186,7 @@ export const initialized: ConditionChange = { type: "RuntimeInitialized", status
 export function running(state: SandboxState, pod: Pod, started: StartOutcome): SandboxStatus {
   const { sandbox } = state;
   const resumed = sandbox.status?.phase === "Resuming";
-  const { rollback, restoredFrom: before } = sandbox.status?.ramet ?? {};
+  const { rollback, restoredFrom: before, removedPods } = sandbox.status?.ramet ?? {};
   const { generation, bootMilliseconds, initRequest, phases } = started;
   const disruption = migrated(state);
   const claims = lastingClaims(pod);
@@ -207,6 +207,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
     ...placeOf(pod),
     ramet: {
       ...defined({ problems: status.ramet?.problems, generation, bootMilliseconds, initRequest, rollback, disruption }),
+      ...defined({ removedPods }),
       ...defined({ restoredFrom: resumed ? before : started.checkpointId, layers: started.layers }),
       ...ofCell(sandbox, pod, started),
       // Their names are compared with the existing ones before a resume.
