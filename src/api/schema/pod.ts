@@ -15,7 +15,12 @@ const ContainerStatus = z.looseObject({
       waiting: z.looseObject({ reason: z.string().optional(), message: z.string().optional() }).optional(),
       running: z.looseObject({ startedAt: z.string().optional() }).optional(),
       terminated: z
-        .looseObject({ exitCode: z.number().int(), reason: z.string().optional(), message: z.string().optional() })
+        .looseObject({
+          exitCode: z.number().int(),
+          reason: z.string().optional(),
+          message: z.string().optional(),
+          finishedAt: z.string().nullish(),
+        })
         .optional(),
     })
     .optional(),

@@ -1,5 +1,6 @@
 import { cellPort, parseFailedCell } from "../../api/wire/cell-api.ts";
 import { missingEntrypoint, startsNothing } from "../../api/pod/missing-entrypoint.ts";
+import { leastHeldSeconds } from "../../api/pod/disruption.ts";
 import type { DisruptionCause } from "../../api/kinds/sandbox.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
@@ -121,6 +122,34 @@ const ownLimits: ReadonlySet<string> = new Set(["OOMKilled", "DeadlineExceeded"]
 
 /** Exit codes of what a signal has ended begin here. An entrypoint that a signal has ended leaves a message of its cell. */
 const killedExitCode = 128;
+
+/**
+ * What has ended a Pod during a disruption with this cause, if the sandbox was not captured. Undefined: its own program or its limits.
+ * A node that is silent until its Pod is removed was lost, whatever has begun the end of the Pod.
+ */
+export function causeOfUncaptured(
+  cause: DisruptionCause | (string & {}),
+  pod: Pod | undefined,
+): DisruptionCause | (string & {}) | undefined {
+  if (pod === undefined) return cause === ("NodeTaint" satisfies DisruptionCause) ? "NodeLost" : cause;
+  if (!isEnded(pod)) return cause;
+  const own = causeOfEnd(pod);
+  return isDisrupted(pod) && (own !== undefined || wasAskedToEnd(pod)) ? cause : own;
+}
+
+/** Clocks of nodes differ, and the times are whole seconds. */
+const toleratedMilliseconds = 2_000;
+
+/** Whether the program may have ended because its node has asked it to. Until then the cell holds the end of its Pod. */
+function wasAskedToEnd(pod: Pod): boolean {
+  const { deletionTimestamp } = pod.metadata;
+  const { finishedAt, reason = "" } = terminatedCell(pod) ?? {};
+  const isOwn = ownLimits.has(pod.status?.reason ?? reason) || failedCell(pod) !== undefined;
+  if (isOwn || deletionTimestamp === undefined) return false;
+  const { terminationGracePeriodSeconds: graceSeconds = 0 } = pod.spec;
+  const askedAt = Date.parse(deletionTimestamp) - (graceSeconds - leastHeldSeconds(graceSeconds)) * 1000;
+  return finishedAt == null || Date.parse(finishedAt) >= askedAt - toleratedMilliseconds;
+}
 
 /** By the reason of the Pod (Kubernetes v1.36, pkg/kubelet/eviction and pkg/kubelet/nodeshutdown). */
 const nodeCauses: Readonly<Record<string, DisruptionCause>> = {

@@ -4,7 +4,6 @@ import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { captureProgress, checkpointState } from "../../api/state/checkpoint.ts";
-import { hasHardEnd } from "../../api/state/sandbox.ts";
 import { problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { soonest } from "../../kube/controller.ts";
@@ -12,8 +11,8 @@ import type { Transition } from "../../kube/events.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Departure } from "../cluster/departures.ts";
 import { disruptionCheckpointName, isSavedFrom, isUnderWay } from "../cluster/pause-checkpoint.ts";
-import { cellRuns, disruptionCause, isDisrupted, isEnded } from "../cluster/pod-facts.ts";
-import { planLost } from "./plan-lost.ts";
+import { causeOfUncaptured, cellRuns, disruptionCause, isDisrupted, isEnded } from "../cluster/pod-facts.ts";
+import { pauseWithoutTimers, planLost } from "./plan-lost.ts";
 import { contentsOfPause, type SandboxAction, type SandboxPlan, type SandboxState } from "./state.ts";
 import { changed, ended, lost, notPaused, paused } from "./status.ts";
 
@@ -114,10 +113,8 @@ function held(state: SandboxState, disruption: Disruption, message: string) {
 
 function captured(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
   const { sandbox } = state;
-  // As for a pause of the user: the checkpoint is the only copy, so no timer deletes it but that of its hard end.
   const isKept = disruption.outcome === "Pausing" || sandbox.spec.paused === true;
-  const timers = hasHardEnd(sandbox) ? {} : { shutdownTime: null };
-  const pause: SandboxAction[] = isKept && sandbox.spec.paused !== true ? [{ do: "setPaused", ...timers }] : [];
+  const pause = isKept && sandbox.spec.paused !== true ? [pauseWithoutTimers(sandbox)] : [];
   const kept = `The checkpoint ${checkpoint.metadata.name} has the sandbox's state`;
   const message = `Its Pod was ended (${disruption.cause})`;
   const next = isKept ? "it stays paused until it is resumed" : "it continues in another Pod";
@@ -133,7 +130,8 @@ function captured(state: SandboxState, disruption: Disruption, checkpoint: Check
  */
 function notCaptured(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
   const { pod } = state;
-  if (pod?.status?.phase === "Succeeded") return planLost(state) ?? { actions: [], status: ended(state, pod) };
+  const isOwnEnd = pod?.status?.phase === "Succeeded" || causeOfUncaptured(disruption.cause, pod) === undefined;
+  if (pod !== undefined && isOwnEnd) return planLost(state) ?? { actions: [], status: ended(state, pod) };
   const why = problemOfCapture(checkpoint);
   if (pod !== undefined && !isEnded(pod)) {
     if (pod.metadata.deletionTimestamp === undefined) return withdrawn(state, disruption, checkpoint);

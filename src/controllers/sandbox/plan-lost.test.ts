@@ -60,7 +60,7 @@ interface PodOf {
 const pod = ({ policy = "Migrate", phase = "Failed", status = {}, cell, metadata = {} }: PodOf = {}): Pod =>
   Pod.parse({
     metadata: meta("a", { uid: "old", annotations: { [annotations.onDisruption]: policy }, ...metadata }),
-    spec: { nodeName: "n", containers: [{ name: "main", image: "cell" }] },
+    spec: { nodeName: "n", terminationGracePeriodSeconds: 30, containers: [{ name: "main", image: "cell" }] },
     status: {
       phase,
       podIP: "10.0.0.1",
@@ -250,6 +250,9 @@ describe("a sandbox whose Pod is lost", () => {
     expect(actions).toEqual([{ do: "setPaused", shutdownTime: null }]);
     expect(status?.ramet?.disruption).toMatchObject({ outcome: "Paused", checkpoint: "a-auto" });
     expect(findCondition(status?.conditions, "SandboxPaused")).toMatchObject({ reason: "CheckpointSucceeded" });
+    const hardEnd = sandbox({ metadata: { annotations: { [annotations.clientHardLife]: "2030-01-02T00:00:00Z" } } });
+    const kept = plan({ sandbox: hardEnd, pod: pod({ policy: "Pause", cell: killed }) });
+    expect(kept.actions).toEqual([{ do: "setPaused" }]);
   });
 
   it.each([
@@ -281,5 +284,40 @@ describe("a sandbox whose Pod is lost", () => {
   ])("continues if it could not be captured, because %s", (_, own, cause) => {
     const { status } = plan({ sandbox: migrating, pod: own, pauseCheckpoint: capture("Failed") });
     expect(status?.ramet?.disruption).toMatchObject({ cause, outcome: "Restoring", at: savedAt, checkpoint: "a-auto" });
+  });
+
+  const finished = (second: number) => `2030-01-01T12:05:${String(second).padStart(2, "0")}Z`;
+  // Of 30 s, the cell leaves its program the last 11.
+  const evicted = { deletionTimestamp: finished(30) };
+  const oom = { exitCode: 137, reason: "OOMKilled" };
+  it.each([
+    ["exits with an error during a move", { cell: { exitCode: 1 } }, "Failed"],
+    ["completes during a move", { phase: "Succeeded", cell: { exitCode: 0 } }, "Succeeded"],
+    ["exceeds its memory limit during a move", { cell: oom }, "Failed"],
+    ["exceeds its memory limit before it can be captured", { cell: oom, metadata: evicted }, "Failed"],
+    ["exceeds its deadline", { status: { reason: "DeadlineExceeded" }, metadata: evicted }, "Failed"],
+    ["exits while its end is held", { cell: { exitCode: 1, finishedAt: finished(12) }, metadata: evicted }, "Failed"],
+    [
+      "completes while its end is held",
+      { phase: "Succeeded", cell: { exitCode: 0, finishedAt: finished(12) }, metadata: evicted },
+      "Succeeded",
+    ],
+  ])("has ended as its program has if that %s", (_, of, phase) => {
+    for (const pauseCheckpoint of [undefined, capture("Failed")])
+      for (const automatic of [[auto()], []]) {
+        const { status } = plan({ sandbox: migrating, pod: pod(of), pauseCheckpoint, automatic });
+        expect(status?.phase).toBe(phase);
+        expect(status?.message).not.toContain("could not be saved");
+        expect(status?.ramet?.disruption).toBeUndefined();
+      }
+  });
+
+  it.each([
+    ["was asked to end", { cell: { exitCode: 1, finishedAt: finished(25) }, metadata: evicted }, "NodeTaint"],
+    ["was killed with its cell during the capture", { cell: killed, metadata: evicted }, "NodeTaint"],
+    ["was killed with its cell during a move", { cell: killed }, "CellDied"],
+  ])("continues if it could not be captured and its program %s", (_, of, cause) => {
+    const { status } = plan({ sandbox: migrating, pod: pod(of), pauseCheckpoint: capture("Failed") });
+    expect(status?.ramet?.disruption).toMatchObject({ cause, outcome: "Restoring" });
   });
 });

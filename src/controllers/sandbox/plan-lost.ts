@@ -1,11 +1,12 @@
-import type { DisruptionCause, RametSandboxStatus, SandboxStatus } from "../../api/kinds/sandbox.ts";
+import type { DisruptionCause, RametSandboxStatus, Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { type DisruptionPolicy, disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { isCloneable } from "../../api/state/checkpoint.ts";
+import { hasHardEnd } from "../../api/state/sandbox.ts";
 import { defined } from "../../base/defined.ts";
 import { soonest } from "../../kube/controller.ts";
 import { capturedAt, lastAutomatic } from "../cluster/pause-checkpoint.ts";
-import { causeOfEnd, disruptionCause, isEnded, isEndedUnseen } from "../cluster/pod-facts.ts";
+import { causeOfEnd, causeOfUncaptured, disruptionCause, isEnded, isEndedUnseen } from "../cluster/pod-facts.ts";
 import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { lost, paused } from "./status.ts";
@@ -24,6 +25,11 @@ export function planLost(state: SandboxState): SandboxPlan | undefined {
   return planContinued(state, loss);
 }
 
+/** The checkpoint is the only copy, so no timer deletes it but that of the hard end of the sandbox. */
+export function pauseWithoutTimers(sandbox: Sandbox): SandboxAction {
+  return { do: "setPaused", ...(!hasHardEnd(sandbox) && { shutdownTime: null }) };
+}
+
 interface Loss extends Pick<Disruption, "cause" | "at"> {
   policy: DisruptionPolicy;
   attempts: number;
@@ -34,7 +40,7 @@ interface Loss extends Pick<Disruption, "cause" | "at"> {
 function lossOf(state: SandboxState): Loss | undefined {
   const { sandbox, pod, automatic = [], now } = state;
   const underWay = captureUnderWay(state);
-  const cause = underWay === undefined ? causeOfLoss(state) : causeOfUncaptured(underWay, pod);
+  const cause = underWay === undefined ? causeOfLoss(state) : causeOfUncaptured(underWay.cause, pod);
   const last = lastAutomatic(sandbox, automatic);
   if (cause === undefined || last === undefined) return undefined;
   const { name } = last.metadata;
@@ -57,7 +63,7 @@ function planContinued(state: SandboxState, { cause, at, policy, attempts, saved
   const { name, cutAt } = saved;
   const isRequested = sandbox.spec.paused === true;
   const isKept = policy === "Pause" || isRequested;
-  const pause: SandboxAction[] = isKept && !isRequested ? [{ do: "setPaused", shutdownTime: null }] : [];
+  const pause = isKept && !isRequested ? [pauseWithoutTimers(sandbox)] : [];
   const message = `Its Pod was lost (${cause})`;
   const next = isKept ? "it stays paused until it is resumed" : "it continues in another Pod";
   const from = `from the checkpoint ${name} of ${cutAt}; later work is lost`;
@@ -118,11 +124,6 @@ function causeOfLoss({ sandbox, pod }: SandboxState): Disruption["cause"] | unde
     return pod.metadata.deletionTimestamp === undefined ? undefined : disruptionCause(pod);
   }
   return disruptionCause(undefined);
-}
-
-/** A node that is silent until its Pod is removed was lost, whatever has begun the end of the Pod. */
-function causeOfUncaptured({ cause }: Disruption, pod: Pod | undefined): Disruption["cause"] {
-  return pod === undefined && cause === ("NodeTaint" satisfies DisruptionCause) ? "NodeLost" : cause;
 }
 
 /** What the status has of a Pod that is gone. */

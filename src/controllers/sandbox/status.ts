@@ -10,7 +10,14 @@ import type { RametSandboxStatus, SandboxConditionType, SandboxPhase, SandboxSta
 import type { Problem } from "../../api/schema/problem.ts";
 import { printProblem, problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { type ConditionChange as AnyConditionChange, findCondition, report, stalled } from "../../kube/conditions.ts";
-import { declaresReadiness, disruptionCause, endProblem, isEndedByNode, unreadyMessage } from "../cluster/pod-facts.ts";
+import {
+  causeOfUncaptured,
+  declaresReadiness,
+  disruptionCause,
+  endProblem,
+  isEndedByNode,
+  unreadyMessage,
+} from "../cluster/pod-facts.ts";
 import { lastingClaims } from "./gather-volumes.ts";
 import type { SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
 
@@ -127,9 +134,18 @@ function final(
   const disruption = settled(status, { Migrating: outcome, Pausing: outcome, Restoring: outcome });
   if (disruption === undefined) return status;
   const { disruption: before, ...ramet } = status.ramet ?? {};
-  // A program that has completed meanwhile was not disrupted.
-  const isCompleted = phase === "Succeeded" && disruption.outcome !== before?.outcome;
-  return { ...status, ramet: { ...ramet, ...(!isCompleted && { disruption }) } };
+  const isKept = !isOwnEnd(state, phase, disruption) || disruption.outcome === before?.outcome;
+  return { ...status, ramet: { ...ramet, ...(isKept && { disruption }) } };
+}
+
+/** A program that has ended by itself meanwhile was not disrupted. */
+function isOwnEnd(
+  { sandbox, pod }: SandboxState,
+  phase: "Succeeded" | "Failed",
+  { cause }: { cause: string },
+): boolean {
+  const wasRunning = sandbox.status?.phase === "Running";
+  return phase === "Succeeded" || (wasRunning && causeOfUncaptured(cause, pod) === undefined);
 }
 
 /** The disruption of a sandbox with another outcome, if that of the present one is over. */
