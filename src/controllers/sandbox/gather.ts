@@ -12,7 +12,8 @@ import { type FoundOrigin, type Origin, originFrom, originOfText } from "../orig
 import { isStarting } from "../../api/state/sandbox.ts";
 import { delaysPause, isAutomatic, isOrWillBeCaptured, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
 import { capturedPodUid, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
-import { pullProblem } from "../cluster/pod-facts.ts";
+import type { Departure } from "../cluster/departures.ts";
+import { isDisrupted, pullProblem } from "../cluster/pod-facts.ts";
 import { anyNode } from "../nodes/plan-cpus.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { noRestoredVolumes } from "../volumes/restored-volumes.ts";
@@ -27,7 +28,7 @@ import type { SandboxState } from "./state.ts";
 
 /** Reads the state for a plan from the cache. A decision that would end a sandbox is confirmed with the API server. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {
-  const { cache, calls, clock, departures, unseen } = dependencies;
+  const { cache, calls, clock, unseen } = dependencies;
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
   const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, dependencies);
   const template = resolveTemplate(sandbox, cache, checkpoint);
@@ -67,7 +68,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     orphans: owned.filter((one) => one !== pauseCheckpoint && !isOfRollback(one)),
     automatic: all.filter(isAutomatic),
     otherCheckpoint: otherCheckpoint(cache.checkpointsOf(keyOf(sandbox.metadata))),
-    departure: await departures.of(sandbox, pod),
+    departure: await departureOf(sandbox, pod, dependencies),
     removedStopped: new Set(
       (sandbox.status?.ramet?.removedPods ?? [])
         .map(({ podUID }) => podUID)
@@ -86,6 +87,32 @@ export function otherCheckpoint(checkpoints: readonly Checkpoint[]): Checkpoint 
   const others = checkpoints.filter((one) => isOrWillBeCaptured(one) && !isPauseCheckpoint(one));
   return others.find(delaysPause) ?? others[0];
 }
+
+/**
+ * A sandbox whose Pod is being ended is captured now, so nobody asks where it may go. For any other one the answer may need volumes: a
+ * slow API server keeps nothing else waiting, and the sandbox is planned again when the answer is there.
+ */
+export async function departureOf(
+  sandbox: Sandbox,
+  pod: Pod | undefined,
+  { departures, clock, enqueue }: Pick<SandboxDependencies, "departures" | "clock" | "enqueue">,
+): Promise<Departure | undefined> {
+  if (pod !== undefined && isDisrupted(pod)) return undefined;
+  const late: Departure = { turn: "later" };
+  const asked = departures.of(sandbox, pod).catch(() => late);
+  const isOver = Promise.withResolvers<Departure>();
+  const cancel = clock.schedule(answerMilliseconds, () => {
+    isOver.resolve(late);
+    void asked.then(() => {
+      enqueue(keyOf(sandbox.metadata));
+    });
+  });
+  const departure = await Promise.race([asked, isOver.promise]);
+  cancel();
+  return departure;
+}
+
+const answerMilliseconds = 1_000;
 
 /** The checkpoint that has ended its source. A pause does not report one as an end. */
 function stoppedBy(pod: Pod | undefined, checkpoints: readonly Checkpoint[]): string | undefined {

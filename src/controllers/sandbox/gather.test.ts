@@ -1,0 +1,54 @@
+import { expect, it } from "vitest";
+import { ManualClock } from "../../../test/setup/manual-clock.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
+import { Pod } from "../../api/schema/pod.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Departure } from "../cluster/departures.ts";
+import { departureOf } from "./gather.ts";
+
+const metadata = {
+  name: "a",
+  namespace: "t",
+  uid: "u",
+  resourceVersion: "1",
+  creationTimestamp: "2030-01-01T00:00:00Z",
+};
+const sandbox = Sandbox.parse({ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", metadata, spec: {} });
+const pod = (more: object = {}): Pod =>
+  Pod.parse({ metadata: { ...metadata, ...more }, spec: { containers: [{ name: "main", image: "cell" }] } });
+const turn: Departure = { turn: "now", cause: "NodeCordoned", mark: "it is cordoned" };
+
+/** Asks with a read of volumes that lasts until the test ends it. */
+function asking(of: Pod) {
+  const answer = Promise.withResolvers<Departure | undefined>();
+  const clock = new ManualClock();
+  const requeued: string[] = [];
+  const departures = { of: () => answer.promise } as unknown as Parameters<typeof departureOf>[2]["departures"];
+  const found = departureOf(sandbox, of, { departures, clock, enqueue: (key) => requeued.push(key) });
+  return { answer, clock, requeued, found };
+}
+
+it("captures a sandbox whose Pod is being ended without waiting for its volumes to be read", async () => {
+  const { found } = asking(pod({ deletionTimestamp: "2030-01-01T00:00:00Z" }));
+  expect(await found).toBeUndefined();
+});
+
+it("goes on without the answer after a second, and plans the sandbox again when it is there", async () => {
+  const { answer, clock, requeued, found } = asking(pod());
+  clock.advance(1_000);
+  expect(await found).toEqual({ turn: "later" });
+  expect(requeued).toEqual([]);
+  answer.resolve(turn);
+  await answer.promise;
+  await expect.poll(() => requeued).toEqual(["t/a"]);
+});
+
+it("waits no longer than the answer, and fails nothing else with it", async () => {
+  const fast = asking(pod());
+  fast.answer.resolve(turn);
+  expect(await fast.found).toEqual(turn);
+  expect(fast.clock.waits).toEqual([]);
+  const failing = asking(pod());
+  failing.answer.reject(new RametError("Unavailable", "the API server is away", { retryable: true }));
+  expect(await failing.found).toEqual({ turn: "later" });
+});
