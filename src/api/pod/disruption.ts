@@ -87,15 +87,25 @@ function keptOf(text: string): number | undefined {
   return /^\d{1,2}$/.test(text) && count >= 1 && count <= mostKept ? count : undefined;
 }
 
-/** How often the sandbox of a Pod is captured, and how many of the captures are kept. Undefined: it is not. */
+/**
+ * How often the sandbox of a Pod is captured, and how many of the captures are kept. Undefined: it is not, as one with the policy End,
+ * which would not continue from there.
+ */
 export function automaticCheckpointsOf({
-  metadata,
+  metadata: { annotations: given = {} },
 }: Pick<Pod, "metadata">): { everyMilliseconds: number; kept: number } | undefined {
-  const { [annotations.checkpointEvery]: every = "none", [annotations.checkpointsKept]: kept = "" } =
-    metadata.annotations ?? {};
+  const { [annotations.checkpointEvery]: every = "none" } = given;
   // Whoever can change the Pod can change the texts.
   const everyMilliseconds = resultOr(() => parseDuration(parseCheckpointInterval(every, "")), undefined);
-  return everyMilliseconds === undefined ? undefined : { everyMilliseconds, kept: keptOf(kept) ?? keptByDefault };
+  if (everyMilliseconds === undefined || given[annotations.onDisruption] === "End") return undefined;
+  return { everyMilliseconds, kept: checkpointsKept(given) };
+}
+
+/** How many automatic checkpoints are kept, also without an interval any more. */
+export function checkpointsKept({
+  [annotations.checkpointsKept]: kept = "",
+}: Readonly<Record<string, string>>): number {
+  return keptOf(kept) ?? keptByDefault;
 }
 
 /** How long the cell holds its end at least: the rest of the grace period is for the program and for removing the sandbox. */

@@ -1,9 +1,13 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { checkpointsKept } from "../../api/pod/disruption.ts";
+import { checkpointState } from "../../api/state/checkpoint.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { findCondition } from "../../kube/conditions.ts";
+import { byCapture } from "../cluster/pause-checkpoint.ts";
 import { endProblem, isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
 import { awaitsImage, isResume } from "./rollback.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
@@ -12,7 +16,9 @@ import { changed, type ConditionChange, failed, notStartable } from "./status.ts
 /** Deletes the Pod, then reports the pause as complete, and resumes on request. */
 export function planPaused(state: SandboxState): SandboxPlan {
   const { sandbox, pod, orphans } = state;
-  const tidyUp = orphans.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
+  const tidyUp = [...orphans, ...surplusAutomatic(state)].map(
+    (checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const,
+  );
   const condition = findCondition(sandbox.status?.conditions, "SandboxPaused");
   const completed = pauseCompleted(condition);
   const isResumed = sandbox.spec.paused !== true;
@@ -29,6 +35,21 @@ export function planPaused(state: SandboxState): SandboxPlan {
   if (resume !== undefined) return { actions: tidyUp, status: resume() };
   if (isResumed) return { actions: tidyUp, requeueAfterMilliseconds: 15_000 };
   return { actions: tidyUp, status: changed(state, "Paused", { conditions: [completed], drop: ["Ready"] }) };
+}
+
+/**
+ * The automatic checkpoints that are deleted while no more are taken: the last ones stay until the sandbox is deleted, and so does the one
+ * that holds it.
+ */
+export function surplusAutomatic({ sandbox, pod, pauseCheckpoint, automatic = [] }: SandboxState): Checkpoint[] {
+  const kept = checkpointsKept((pod?.metadata ?? sandbox.status?.podInfo)?.annotations ?? {});
+  const others = automatic.filter((one) => one !== pauseCheckpoint);
+  const succeeded = others.filter((one) => checkpointState(one) === "succeeded").toSorted(byCapture);
+  const isHolding = automatic.length > others.length;
+  return [
+    ...succeeded.slice(isHolding ? kept - 1 : kept),
+    ...others.filter((one) => checkpointState(one) === "failed"),
+  ];
 }
 
 /** Whether the Pod was created while the status of the resume was written, and that write has failed. */

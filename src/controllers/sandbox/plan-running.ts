@@ -1,6 +1,7 @@
 import { earliestUnreadySeconds } from "../../api/pod/cell-container.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
+import { automaticCheckpointsOf } from "../../api/pod/disruption.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemIn, within } from "../../api/state/problem.ts";
@@ -24,6 +25,7 @@ import {
 } from "../cluster/pod-facts.ts";
 import { intendedEnd, planDisruption } from "./plan-disruption.ts";
 import { planLost } from "./plan-lost.ts";
+import { surplusAutomatic } from "./plan-paused.ts";
 import { withAutomaticCheckpoint } from "./plan-scheduled-checkpoint.ts";
 import {
   type SandboxAction,
@@ -48,8 +50,9 @@ import {
 
 /** Pauses a running sandbox on request, and otherwise reports the state of its Pod. */
 export function planRunning(state: SandboxState): SandboxPlan {
-  const { sandbox, pauseCheckpoint, orphans } = state;
-  const tidyUp = orphans.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
+  const { sandbox, pod, pauseCheckpoint, orphans } = state;
+  const surplus = pod === undefined || automaticCheckpointsOf(pod) !== undefined ? [] : surplusAutomatic(state);
+  const tidyUp = [...orphans, ...surplus].map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
   const disrupted = planDisruption(state);
   if (disrupted !== undefined) return withActions(disrupted, tidyUp);
   // A checkpoint that ends its source cannot be canceled: the pause completes, then the sandbox resumes.
