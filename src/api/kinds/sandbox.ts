@@ -11,7 +11,7 @@ import {
   WritableLayer,
 } from "../schema/metadata.ts";
 import { OptionalFlag, OptionalText, OptionalTexts, int32, withRules } from "../schema/rules.ts";
-import { Problems } from "../schema/problem.ts";
+import { Problem, Problems } from "../schema/problem.ts";
 import {
   contentFields,
   oneTemplate,
@@ -128,7 +128,6 @@ const disruptionOutcomes = [
   "Pausing",
   "Paused",
   "Withdrawn",
-  "NoTarget",
   "Failed",
   "Lost",
 ] as const;
@@ -168,6 +167,10 @@ const RametSandboxStatus = z.object({
   rollback: z
     .object({
       request: z.string().describe("The digest of the two annotations that requested it."),
+      refused: z.boolean().optional().describe("Whether it was refused: the sandbox is as it was before."),
+      before: OptionalText.describe(
+        "During a rollback, or after a refused one: the digest of the last one that has changed the sandbox.",
+      ),
       checkpointId: z.string().optional().describe("During a rollback: the checkpoint that is being restored."),
       onResume: OptionalText.describe(
         "The checkpoint whose volumes the sandbox gets when it is resumed. The rollback is answered.",
@@ -182,17 +185,28 @@ const RametSandboxStatus = z.object({
       cause: openString(disruptionCauses).describe("Who ended the sandbox's Pod, or why its node leaves."),
       at: Time.describe("When the controllers noticed it."),
       outcome: openString(disruptionOutcomes).describe(
-        "Migrating, Restoring and Pausing: under way. Restored: it continued from its last automatic checkpoint. Withdrawn: nobody deleted the Pod, and it runs on. NoTarget: it runs on, because no other node takes it. Failed: it could not be resumed, and its checkpoint is kept.",
+        "Migrating, Restoring and Pausing: under way. Restored: it continued from its last automatic checkpoint. Withdrawn: nobody deleted the Pod, and it runs on. Failed: it could not be resumed, and its checkpoint is kept.",
       ),
       podUID: OptionalText.describe("The UID of the Pod that was ended."),
       endedAt: Time.optional().describe("When the sandbox responded again, or the attempt failed."),
-      message: z.string().optional().describe("Why no other node takes the sandbox."),
+      failures: int32.optional().describe("How many captures have failed in a row while nobody ended the Pod."),
+      problem: Problem.optional().describe("Withdrawn: why the capture has failed, and when it is repeated."),
       checkpoint: OptionalText.describe("The automatic Checkpoint from which it continues. Later work is lost."),
       savedAt: Time.optional().describe("When that was captured."),
       attempts: int32.optional().describe("How often it was lost in a row soon after it had continued."),
     })
     .optional()
     .describe("The last time that others than the controllers ended the sandbox's Pod."),
+  noTarget: z
+    .object({
+      cause: openString(disruptionCauses).describe("Why its node leaves."),
+      at: Time.describe("When the controllers noticed it."),
+      message: z.string().describe("Why no other node takes the sandbox."),
+    })
+    .optional()
+    .describe(
+      "The sandbox runs on a node that leaves, because no other one takes it. Absent: it does not wait for one.",
+    ),
   removedPods: z
     .array(
       z.object({

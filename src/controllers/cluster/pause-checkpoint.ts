@@ -76,7 +76,7 @@ export function automaticCheckpoint(
       labels: { [labels.purpose]: "automatic", [labels.sandboxName]: name },
       annotations: {
         [annotations.waitsTurn]: "true",
-        ...defined({ [annotations.rollbackDigest]: sandbox.status?.ramet?.rollback?.request }),
+        ...defined({ [annotations.rollbackDigest]: lastRollback(sandbox.status) }),
       },
     },
     spec: { ...spec, keepRunning: true },
@@ -94,9 +94,15 @@ export function automaticCheckpointName({ metadata: { name, uid }, status }: San
  */
 export function lastAutomatic({ status }: Sandbox, owned: readonly Checkpoint[]): Checkpoint | undefined {
   const isUsable = ({ metadata, status: own }: Checkpoint) =>
-    metadata.annotations?.[annotations.rollbackDigest] === status?.ramet?.rollback?.request &&
+    metadata.annotations?.[annotations.rollbackDigest] === lastRollback(status) &&
     own?.conditions?.find(({ type }) => type === dataAvailable)?.status !== "False";
   return owned.filter((one) => isAutomatic(one) && isCloneable(one) && isUsable(one)).toSorted(byCapture)[0];
+}
+
+/** The digest of the last rollback that has changed the sandbox. */
+export function lastRollback(status: Sandbox["status"]): string | undefined {
+  const { request, refused, checkpointId, before } = status?.ramet?.rollback ?? {};
+  return refused === true || checkpointId !== undefined ? before : request;
 }
 
 /** The latest comes first. */
@@ -153,7 +159,7 @@ export function pauseCheckpointOf(
     return isPauseCheckpoint(one) && isOfPod && (pending === undefined || digestOf(one) !== pending);
   });
   const usable = ofThisPod.filter((one) => checkpointState(one) !== "failed");
-  const answered = status?.ramet?.rollback?.request;
+  const answered = lastRollback(status);
   const rolledBack = usable.find((one) => digestOf(one) !== undefined && digestOf(one) === answered);
   return rolledBack ?? restoredByDisruption(status, owned) ?? usable[0] ?? ofThisPod[0];
 }

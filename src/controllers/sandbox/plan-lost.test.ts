@@ -68,13 +68,22 @@ const pod = ({ policy = "Migrate", phase = "Failed", status = {}, cell, metadata
       ...status,
     },
   });
-const auto = (name = "a-auto", more: { labels?: object; annotations?: object; phase?: string } = {}): Checkpoint =>
+const digestOf = (digest: string) => ({ [annotations.rollbackDigest]: digest });
+interface AutoOf {
+  annotations?: object;
+  phase?: string;
+  cutAt?: string;
+}
+const auto = (
+  name = "a-auto",
+  { annotations: given = {}, phase = "Succeeded", cutAt = savedAt }: AutoOf = {},
+): Checkpoint =>
   Checkpoint.parse({
     apiVersion,
     kind: "Checkpoint",
-    metadata: meta(name, { labels: { [labels.purpose]: "automatic" }, annotations: more.annotations ?? {} }),
+    metadata: meta(name, { labels: { [labels.purpose]: "automatic" }, annotations: given }),
     spec: { sandboxName: "a" },
-    status: { phase: more.phase ?? "Succeeded", checkpointId: `id-${name}`, ramet: { cutAt: savedAt } },
+    status: { phase, checkpointId: `id-${name}`, ramet: { cutAt } },
   });
 const migrating = sandbox({
   ramet: { disruption: { cause: "NodeTaint", at: savedAt, outcome: "Migrating", podUID: "old" } },
@@ -319,5 +328,40 @@ describe("a sandbox whose Pod is lost", () => {
   ])("continues if it could not be captured and its program %s", (_, of, cause) => {
     const { status } = plan({ sandbox: migrating, pod: pod(of), pauseCheckpoint: capture("Failed") });
     expect(status?.ramet?.disruption).toMatchObject({ cause, outcome: "Restoring" });
+  });
+
+  it.each([
+    ["before", { rollback: { request: "refused", refused: true } }, {}],
+    ["after another rollback", { rollback: { request: "refused", refused: true, before: "one" } }, digestOf("one")],
+  ])("continues from a checkpoint of %s, although a rollback was refused since", (_, ramet, given) => {
+    const { status } = plan({ sandbox: sandbox({ ramet }), automatic: [auto("a-auto", { annotations: given })] });
+    expect(status?.ramet?.disruption).toMatchObject({ outcome: "Restoring", checkpoint: "a-auto" });
+  });
+});
+
+describe("the automatic checkpoints of a sandbox of which none are taken", () => {
+  const at = (minute: number) => `2030-01-01T12:0${minute}:00.000Z`;
+  const own = [1, 2, 3, 4].map((minute) => auto(`auto-${minute}`, { cutAt: at(minute) }));
+  const all = [...own, auto("failing", { phase: "Failed" }), auto("late", { phase: "Creating" })];
+  const deletedBy = (parts: Partial<SandboxState>) =>
+    plan({ automatic: all, ...parts }).actions.flatMap((action) =>
+      action.do === "deleteCheckpoint" ? [action.checkpoint.metadata.name] : [],
+    );
+  const runs = pod({ phase: "Running" });
+
+  it.each([
+    ["paused", { sandbox: sandbox({ phase: "Paused", spec: { paused: true } }), pod: undefined }],
+    ["without an interval", { pod: runs }],
+  ])("are the last ones while it is %s", (_, parts) => {
+    expect(deletedBy(parts)).toEqual(["auto-2", "auto-1", "failing"]);
+  });
+
+  it("are the one that holds it, and the last ones", () => {
+    const held = sandbox({ phase: "Paused", spec: { paused: true } });
+    expect(deletedBy({ sandbox: held, pod: undefined, pauseCheckpoint: own[0] })).toEqual([
+      "auto-3",
+      "auto-2",
+      "failing",
+    ]);
   });
 });

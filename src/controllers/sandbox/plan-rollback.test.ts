@@ -13,6 +13,7 @@ import { findCondition } from "../../kube/conditions.ts";
 import { planSandbox } from "./plan.ts";
 import { cellResources } from "../../api/pod/cell-container.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
+import { lastRollback } from "../cluster/pause-checkpoint.ts";
 import { needsNewPod, rollbackUnderWay } from "./rollback.ts";
 import type { Origin } from "../origin/origin.ts";
 import { desiredEgress } from "../origin/egress.ts";
@@ -227,7 +228,8 @@ describe("a rollback", () => {
         expect(rest).toEqual(same);
         expect(conditions?.filter(({ type }) => type !== "RolledBack")).toEqual(before);
         expect(rolledBackCondition.message).not.toBe("");
-        if (rolledBackCondition.reason !== "Pending") expect(ramet?.rollback).toEqual({ request: digest });
+        if (rolledBackCondition.reason !== "Pending")
+          expect(ramet?.rollback).toMatchObject({ request: digest, refused: true });
         else
           expect(isStayingPaused || state.sandbox.spec.paused === true || state.otherCheckpoint !== undefined).toBe(
             true,
@@ -339,7 +341,7 @@ describe("a rollback", () => {
       restoreInPlace: undefined,
       rollback: { request, origin, needsNewPod: false },
     });
-    expect(next.status?.ramet?.rollback).toEqual({ request: digest });
+    expect(next.status?.ramet?.rollback).toEqual({ request: digest, refused: true, before: "0" });
   });
 
   it("calls the cell of a running Pod once, and reports the cell's outcome", () => {
@@ -388,14 +390,28 @@ describe("a rollback", () => {
     );
   });
 
+  it("that is refused after it has begun leaves the last one in effect", () => {
+    const running = sandbox({ phase: "Running", ramet: { rollback: { request: "one" } } });
+    const parts = { sandbox: running, pod: pod("old") };
+    const rollback = { request: { to: "c-1", digest }, origin: checkpoint, needsNewPod: true };
+    const begun = planSandbox({ ...stateOf(parts), rollback }).status;
+    expect([begun?.phase, lastRollback(begun)]).toEqual(["Resuming", "one"]);
+    const impossible = { kind: "impossible" as const, error };
+    const { status } = planSandbox(stateOf({ ...parts, sandbox: sandbox({ ...begun }), origin: impossible }));
+    expect(status).toMatchObject({ phase: "Running", ramet: { rollback: { request: digest, refused: true } } });
+    expect(lastRollback(status)).toBe("one");
+  });
+
   it("ends with a condition, and records the restored checkpoint only when the sandbox responds", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { status } = planSandbox(state);
         if (rollbackUnderWay(state.sandbox) === undefined || status === undefined) return;
         if (status.phase === "Resuming") return;
-        expect(status.ramet?.rollback).toEqual({ request: digest });
+        const { refused = false, ...answered } = status.ramet?.rollback ?? {};
+        expect(answered).toEqual({ request: digest });
         const rolledBackCondition = rolledBack(status);
+        if (refused) expect(rolledBackCondition?.status).toBe("False");
         const isRestored =
           status.phase === "Running" && state.start?.state === "done" && rolledBackCondition?.status === "True";
         expect(status.ramet?.restoredFrom).toBe(isRestored ? "c-1" : undefined);

@@ -9,6 +9,7 @@ import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { engineOfParts, memoryPart } from "../../backends/checkpoint-record.ts";
 import { hasFailed, isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
 import { findCondition, report } from "../../kube/conditions.ts";
+import { lastRollback } from "../cluster/pause-checkpoint.ts";
 import { cellRuns, isEnded, probesProgram } from "../cluster/pod-facts.ts";
 import { notHeld } from "./plan-created-paused.ts";
 import { hiddenFiles, planStart } from "./plan-start.ts";
@@ -127,7 +128,7 @@ function beginning(state: SandboxState, request: string, { name }: RestoreSource
     }),
     ramet: {
       ...state.sandbox.status?.ramet,
-      rollback: defined({ request, checkpointId, replacedPodUid }),
+      rollback: defined({ request, checkpointId, replacedPodUid, before: lastRollback(state.sandbox.status) }),
     },
   };
 }
@@ -290,7 +291,7 @@ function refused(
     problem: problemOf(error),
   });
   const onResume = status.phase === "Paused" ? status.ramet?.rollback?.onResume : undefined;
-  const rollback = defined({ request, onResume });
+  const rollback = { request, refused: true, ...defined({ onResume, before: lastRollback(state.sandbox.status) }) };
   return { ...answered, ramet: { ...answered.ramet, rollback } };
 }
 
