@@ -117,7 +117,7 @@ async function applyPlan(state: SandboxState, plan: SandboxPlan, dependencies: S
 }
 
 function hasNewOutcome({ status }: Sandbox, { outcome }: { outcome: string }): boolean {
-  const isOver = outcome !== "Withdrawn" && outcome !== "NoTarget" && !isUnderWay({ outcome });
+  const isOver = outcome !== "Withdrawn" && !isUnderWay({ outcome });
   return isOver && outcome !== status?.ramet?.disruption?.outcome;
 }
 

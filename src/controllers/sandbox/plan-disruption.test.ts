@@ -301,7 +301,7 @@ describe("a running sandbox whose node leaves", () => {
   const runs = pod({ isDeleting: false });
   const leaves = { cause: "NodeCordoned", mark: "it is cordoned" } as const;
   const noTarget = { ...leaves, turn: "noTarget", message: "No other node exists" } as const;
-  const reported = { cause: "NodeCordoned", at: now.toISOString(), outcome: "NoTarget", podUID: "old" };
+  const reported = { cause: "NodeCordoned", at: now.toISOString(), message: "No other node exists" };
 
   it("is captured when it is its turn, and not before", () => {
     const first = plan({ pod: runs, departure: { ...leaves, turn: "now" } });
@@ -323,23 +323,21 @@ describe("a running sandbox whose node leaves", () => {
   it("runs on without a target and says why once, until another node takes it or its own one stays", () => {
     const { status, actions, transitions } = plan({ pod: runs, departure: noTarget });
     expect(actions).toEqual([]);
-    expect(status).toMatchObject({
-      phase: "Running",
-      ramet: { disruption: { ...reported, message: "No other node exists" } },
-    });
+    expect(status).toMatchObject({ phase: "Running", ramet: { noTarget: reported } });
     expect(transitions).toMatchObject([{ type: "Warning", reason: "NoTarget" }]);
-    const stuck = sandbox({ ramet: { disruption: { ...reported, message: "No other node exists" } } });
+    const { disruption } = underWay("Migrated");
+    const stuck = sandbox({ ramet: { noTarget: reported, disruption } });
     const again = plan({ sandbox: stuck, pod: runs, departure: noTarget });
     expect(again.status?.ramet).toEqual(stuck.status?.ramet);
     expect(again.transitions).toBeUndefined();
     expect(done({ sandbox: stuck, pod: runs, departure: { ...leaves, turn: "now" } })).toEqual([
       "createPauseCheckpoint",
     ]);
-    expect(plan({ sandbox: stuck, pod: runs }).status?.ramet).toEqual({});
+    expect(plan({ sandbox: stuck, pod: runs }).status?.ramet).toEqual({ disruption });
   });
 
   it("is captured without a target when its Pod is really ended", () => {
-    const stuck = sandbox({ ramet: { disruption: reported } });
+    const stuck = sandbox({ ramet: { noTarget: reported } });
     const { status, actions } = plan({
       sandbox: stuck,
       pod: pod({ reason: "EvictionByEvictionAPI" }),
@@ -347,16 +345,48 @@ describe("a running sandbox whose node leaves", () => {
     });
     expect(actions).toMatchObject([{ do: "createPauseCheckpoint" }]);
     expect(status?.ramet?.disruption).toMatchObject({ cause: "Evicted", outcome: "Migrating" });
+    expect(status?.ramet).not.toHaveProperty("noTarget");
   });
 
-  it("runs on after a capture that failed, and says when that was", () => {
-    const begun = sandbox({ ramet: underWay() });
-    const { status, actions } = plan({ sandbox: begun, pod: runs, pauseCheckpoint: capture("Failed") });
-    expect(actions).toMatchObject([{ do: "deleteCheckpoint" }]);
-    expect(status).toMatchObject({
-      phase: "Running",
-      ramet: { disruption: { outcome: "Withdrawn", endedAt: now.toISOString() } },
-    });
+  it("runs on after a capture that failed, and says why and when it is repeated, after growing pauses", () => {
+    const problems = { Ready: { code: "StoreFull", cause: "the store is full", hint: "Delete checkpoints" } };
+    const pauseCheckpoint = capture("Failed", undefined, { ramet: { problems } });
+    const { name } = pauseCheckpoint.metadata;
+    const after = (minutes: number) => new Date(now.getTime() + minutes * 60_000);
+    let failed = underWay().disruption as object;
+    for (const [at, pause] of [1, 2, 4, 8, 10, 10].entries()) {
+      const { status, actions, transitions } = plan({
+        sandbox: sandbox({ ramet: { disruption: failed } }),
+        pod: runs,
+        pauseCheckpoint,
+      });
+      expect(actions).toMatchObject([{ do: "deleteCheckpoint" }]);
+      const cause = `The checkpoint ${name} failed: the store is full`;
+      expect(status).toMatchObject({
+        phase: "Running",
+        ramet: {
+          disruption: {
+            outcome: "Withdrawn",
+            endedAt: now.toISOString(),
+            failures: at + 1,
+            problem: { ...problems.Ready, cause, retryAt: after(pause).toISOString() },
+          },
+        },
+      });
+      expect(transitions?.[0]?.note).toBe(
+        `${cause}. Delete checkpoints [StoreFull]. The sandbox runs on, and the capture is repeated after ${pause} min, if its node still leaves`,
+      );
+      const own = sandbox({ ramet: { ...status?.ramet } });
+      const turn = (minutes: number) =>
+        plan({ sandbox: own, pod: runs, departure: { ...leaves, turn: "now" }, now: after(minutes) });
+      expect(turn(pause - 0.1).actions).toEqual([]);
+      const again = turn(pause);
+      expect(again.actions).toMatchObject([{ do: "createPauseCheckpoint" }]);
+      expect(again.status?.ramet?.disruption).not.toHaveProperty("problem");
+      failed = again.status?.ramet?.disruption ?? {};
+      // Somebody who ends the Pod does not wait.
+      expect(done({ sandbox: own })).toEqual(["createPauseCheckpoint"]);
+    }
   });
 });
 

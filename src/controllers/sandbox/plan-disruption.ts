@@ -4,7 +4,7 @@ import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { captureProgress, checkpointState } from "../../api/state/checkpoint.ts";
-import { problemIn, within } from "../../api/state/problem.ts";
+import { printProblem, problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { soonest } from "../../kube/controller.ts";
 import type { Transition } from "../../kube/events.ts";
@@ -51,7 +51,12 @@ function disruptionUnderWay(state: SandboxState): Disruption | undefined {
   const cause = pod && beginning(state, pod);
   if (pod === undefined || cause === undefined) return undefined;
   const outcome = disruptionPolicyOf(pod) === "Pause" ? "Pausing" : "Migrating";
-  return { cause, at: now.toISOString(), outcome, podUID: pod.metadata.uid };
+  const { uid: podUID } = pod.metadata;
+  return { cause, at: now.toISOString(), outcome, podUID, ...failuresOf(recorded, podUID) };
+}
+
+function failuresOf(before: Disruption | undefined, podUID: string): Pick<Disruption, "failures"> {
+  return before?.podUID === podUID ? defined({ failures: before.failures }) : {};
 }
 
 /** Why a disruption begins now: others end the Pod, or its node leaves and it is the sandbox's turn. */
@@ -61,7 +66,13 @@ function beginning(state: SandboxState, pod: Pod): DisruptionCause | undefined {
   const isCurrent = uid === (sandbox.status?.podInfo?.podUID ?? uid);
   if (!isCurrent || isEnded(pod) || !isSavedFrom(sandbox, pod)) return undefined;
   if (isDisrupted(pod) && !isIgnored(sandbox, pod)) return disruptionCause(pod);
-  return departure?.turn === "now" ? departure.cause : undefined;
+  return departure?.turn === "now" && !isDelayed(state, pod) ? departure.cause : undefined;
+}
+
+/** A capture ahead of the end of the Pod has failed, and is repeated later. */
+function isDelayed({ sandbox: { status }, now }: SandboxState, { metadata }: Pod): boolean {
+  const { podUID, problem } = status?.ramet?.disruption ?? {};
+  return podUID === metadata.uid && now.getTime() < Date.parse(problem?.retryAt ?? "");
 }
 
 /** Its capture has failed, and nobody deletes the Pod. */
@@ -173,28 +184,47 @@ function again(
 
 const againMilliseconds = 1_000;
 
+/** It runs on. A capture ahead of the end of its Pod is repeated after growing pauses, any other one when somebody deletes the Pod. */
 function withdrawn(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
-  const message = state.sandbox.status?.message ?? "";
+  const { sandbox, pod, now } = state;
+  const failures = (disruption.failures ?? 0) + 1;
+  const pause = Math.min(longestPauseMilliseconds, 60_000 * 2 ** Math.min(failures - 1, 10));
+  const isAhead = pod !== undefined && !isDisrupted(pod);
+  const why = within(problemOfCapture(checkpoint), `The checkpoint ${checkpoint.metadata.name} failed`);
+  const problem = { ...why, ...(isAhead && { retryAt: new Date(now.getTime() + pause).toISOString() }) };
+  const again = isAhead
+    ? `is repeated after ${pause / 60_000} min, if its node still leaves`
+    : "is repeated if its Pod is deleted";
+  const message = sandbox.status?.message ?? "";
   const status = changed(state, "Running", { message, drop: ["SandboxPaused"] });
+  const endedAt = now.toISOString();
+  const note = `${printProblem(problem)}. The sandbox runs on, and the capture ${again}`;
   return {
     actions: [{ do: "deleteCheckpoint", checkpoint }],
-    status: withDisruption(status, { ...disruption, outcome: "Withdrawn", endedAt: state.now.toISOString() }),
+    status: withDisruption(status, { ...disruption, outcome: "Withdrawn", endedAt, failures, problem }),
+    transitions: [{ type: "Warning", reason: "CheckpointFailed", action: "Capture", note }],
   };
 }
+
+const longestPauseMilliseconds = 600_000;
 
 /** Reports that no other node takes a running sandbox whose node leaves, until one does or the node stays. */
 export function withDeparture(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   const { departure, sandbox } = state;
   const { status = sandbox.status ?? {} } = plan;
-  const { disruption, ...ramet } = status.ramet ?? {};
-  if (status.phase !== "Running" || isUnderWay(disruption)) return plan;
-  const wasReported = disruption?.outcome === "NoTarget";
-  if (departure === undefined) return wasReported ? { ...plan, status: { ...status, ramet } } : plan;
+  const { noTarget: before, ...ramet } = status.ramet ?? {};
+  if (status.phase !== "Running" || isUnderWay(ramet.disruption) || departure === undefined)
+    return before === undefined ? plan : { ...plan, status: { ...status, ramet } };
   const again = { ...plan, ...soonest(plan.requeueAfterMilliseconds, departureMilliseconds) };
-  const stays = noTarget(state, departure, wasReported ? disruption : undefined);
-  if (stays === undefined) return again;
-  const reported = { ...again, status: withDisruption(status, stays) };
-  return wasReported ? reported : withEvent(reported, stuck(departure));
+  const noTarget = noTargetOf(departure, before?.at ?? state.now.toISOString());
+  if (noTarget === undefined) return again;
+  const reported = { ...again, status: { ...status, ramet: { ...ramet, noTarget } } };
+  return before === undefined ? withEvent(reported, stuck(departure)) : reported;
+}
+
+function noTargetOf(departure: Departure, at: string): RametSandboxStatus["noTarget"] {
+  const { cause } = departure;
+  return departure.turn === "noTarget" && cause !== undefined ? { cause, at, message: departure.message } : undefined;
 }
 
 function withEvent(plan: SandboxPlan, transition: Transition): SandboxPlan {
@@ -205,13 +235,6 @@ function stuck(departure: Departure): Transition {
   const why = departure.turn === "noTarget" ? departure.message : "";
   const note = `Its node is leaving: ${departure.mark}. No other node takes it, so it runs until its Pod is ended. ${why}`;
   return { type: "Warning", reason: "NoTarget", action: "Capture", note };
-}
-
-function noTarget({ pod, now }: SandboxState, departure: Departure, before?: Disruption): Disruption | undefined {
-  const { cause } = departure;
-  if (departure.turn !== "noTarget" || cause === undefined) return undefined;
-  const at = before?.at ?? now.toISOString();
-  return { cause, at, outcome: "NoTarget", message: departure.message, ...defined({ podUID: pod?.metadata.uid }) };
 }
 
 /** For a turn that no event announces. */
