@@ -94,6 +94,32 @@ describe("a sandbox that works", () => {
     expect(found.cause).toContain(cause);
   });
 
+  it("is degraded on a node that leaves if no other one takes it, or until its capture is repeated", () => {
+    const of = (ramet: object) => explain({ sandbox: sandbox({ phase: "Running", ramet }), ...working });
+    const stays = of({ noTarget: { cause: "NodeCordoned", at: since, message: "No other node exists" } });
+    expect(stays).toMatchObject({
+      state: "degraded",
+      cause: "Its node leaves (NodeCordoned), and no other one takes it: No other node exists",
+    });
+    const problem = { code: "StoreFull", cause: "the store is full", hint: "Delete checkpoints" };
+    const failed = (retryAt: string) =>
+      of({
+        disruption: {
+          cause: "NodeCordoned",
+          at: since,
+          outcome: "Withdrawn",
+          endedAt: since,
+          problem: { ...problem, retryAt },
+        },
+      });
+    expect(failed("2999-01-01T00:00:00Z")).toMatchObject({
+      state: "degraded",
+      cause: "Its node leaves, and it could not be captured: the store is full",
+      action: "Delete checkpoints",
+    });
+    expect(failed(since).state).toBe("healthy");
+  });
+
   it("is degraded if a request was not carried out", () => {
     const problem = { code: "InvalidArgument", cause: "The rule x is no address", hint: "Correct the rule" };
     const message = printProblem(problem);

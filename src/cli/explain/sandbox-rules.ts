@@ -35,6 +35,7 @@ const rules: Rule<SandboxFacts> = firstOf(
   disrupted,
   unready,
   degraded,
+  leaving,
 );
 
 function paused({ sandbox }: SandboxFacts): Found | undefined {
@@ -146,6 +147,31 @@ function degraded({ sandbox }: SandboxFacts): Found | undefined {
     since: condition.lastTransitionTime,
     retry: retries[condition.type] ?? "None",
     action: hint ?? remedies[condition.type] ?? remedyIn(problem, "Change the request as the cause says"),
+  };
+}
+
+/** It runs on a node that leaves: no other node takes it, or its capture has failed and is repeated. */
+function leaving({ sandbox: { status }, now }: SandboxFacts): Found | undefined {
+  const { noTarget, disruption } = status?.ramet ?? {};
+  const remedy = "Correct what the cause names, or pause the sandbox before its node is removed";
+  if (noTarget !== undefined)
+    return {
+      state: "degraded",
+      cause: `Its node leaves (${noTarget.cause}), and no other one takes it: ${noTarget.message}`,
+      reason: "NoTarget",
+      since: noTarget.at,
+      retry: "The controllers move it as soon as a node takes it, and capture it when its Pod is ended",
+      action: remedy,
+    };
+  const { outcome, endedAt, problem } = disruption ?? {};
+  if (outcome !== "Withdrawn" || problem === undefined || !(secondsSince(problem.retryAt, now) < 0)) return undefined;
+  return {
+    state: "degraded",
+    cause: `Its node leaves, and it could not be captured: ${problem.cause}`,
+    reason: problem.code,
+    since: endedAt,
+    retry: `The capture is repeated at ${problem.retryAt}`,
+    action: remedyIn(problem, remedy),
   };
 }
 
