@@ -68,6 +68,10 @@ it("captures a running sandbox without being asked, and continues it from there 
   expect(status?.phase).toBe("Succeeded");
   expect([await count(cluster, "killed"), await count(cluster, "killed")]).toEqual([2, 3]);
 
+  // A rollback that is refused changes nothing.
+  const nowhere = { metadata: { annotations: { [annotations.rollbackTo]: "nowhere" } } };
+  await cluster.seen.sandboxes.resource.mergePatch({ namespace: "t", name: "killed" }, nowhere);
+  await cluster.sandbox("t/killed", (one) => one.status?.ramet?.rollback?.refused === true);
   await kill(before, "cell");
   const after = await continued(before);
   expect(after.metadata.uid).toBe(before.metadata.uid);

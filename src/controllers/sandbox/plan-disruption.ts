@@ -12,7 +12,7 @@ import type { RametError } from "../../base/errors.ts";
 import type { Departure } from "../cluster/departures.ts";
 import { disruptionCheckpointName, isSavedFrom, isUnderWay } from "../cluster/pause-checkpoint.ts";
 import { causeOfUncaptured, cellRuns, disruptionCause, isDisrupted, isEnded } from "../cluster/pod-facts.ts";
-import { pauseWithoutTimers, planLost } from "./plan-lost.ts";
+import { pauseWithoutTimers, planLost, withRemovedPods } from "./plan-lost.ts";
 import { contentsOfPause, type SandboxAction, type SandboxPlan, type SandboxState } from "./state.ts";
 import { changed, ended, lost, notPaused, paused } from "./status.ts";
 
@@ -246,6 +246,8 @@ export function planUnsaved(state: SandboxState, plan: SandboxPlan, error: Ramet
   const isOfDisruption = plan.actions.some((one) => one.do === "createPauseCheckpoint" && one.isOfDisruption === true);
   const { pod } = state;
   if (!isRefused || !isOfDisruption || pod?.metadata.deletionTimestamp === undefined) return undefined;
+  const continued = planLost(state);
+  if (continued !== undefined) return withRemovedPods(state, continued);
   const what = "Its Pod was ended, and its state could not be saved: the checkpoint cannot be created";
   const status = lost(
     { ...state, sandbox: { ...state.sandbox, ...defined({ status: plan.status }) } },

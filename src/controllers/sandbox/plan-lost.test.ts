@@ -4,8 +4,10 @@ import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { Pod } from "../../api/schema/pod.ts";
+import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { disruptionCheckpointName, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
+import { planUnsaved } from "./plan-disruption.ts";
 import { planSandbox } from "./plan.ts";
 import type { SandboxState } from "./state.ts";
 
@@ -337,6 +339,13 @@ describe("a sandbox whose Pod is lost", () => {
     const { status } = plan({ sandbox: sandbox({ ramet }), automatic: [auto("a-auto", { annotations: given })] });
     expect(status?.ramet?.disruption).toMatchObject({ outcome: "Restoring", checkpoint: "a-auto" });
   });
+});
+
+it("continues if the checkpoint of its disruption cannot be created", () => {
+  const held = pod({ phase: "Running", metadata: ending });
+  const state = stateWith({ sandbox: sandbox(), pod: held, now, automatic: [auto()] });
+  const { status } = planUnsaved(state, planSandbox(state), new RametError("Forbidden", "a quota refuses it")) ?? {};
+  expect(status).toMatchObject({ phase: "Paused", ramet: { disruption: { outcome: "Restoring" }, removedPods: [{}] } });
 });
 
 describe("the automatic checkpoints of a sandbox of which none are taken", () => {
