@@ -72,6 +72,7 @@ it("stops the copy on a node that was partitioned while its Pod was removed, by 
   await cluster.checkpoint("t/lost", ({ status }) => status?.phase === "Succeeded");
   const old = node.cells.get("t/lost");
   if (old === undefined) throw new Error("the Pod has no cell");
+  old.onStop = () => undefined;
   await old.close();
   await cluster.stopControllers();
   // As Kubernetes' PodGC does it.

@@ -4,7 +4,7 @@ import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Departure } from "../cluster/departures.ts";
-import { departureOf } from "./gather.ts";
+import { departureOf, rollbackOf } from "./gather.ts";
 
 const metadata = {
   name: "a",
@@ -51,4 +51,16 @@ it("waits no longer than the answer, and fails nothing else with it", async () =
   const failing = asking(pod());
   failing.answer.reject(new RametError("Unavailable", "the API server is away", { retryable: true }));
   expect(await failing.found).toEqual({ turn: "later" });
+});
+
+it("captures a sandbox whose Pod is being ended before a rollback whose data cannot be read", async () => {
+  const ending = pod({ deletionTimestamp: "2030-01-01T00:00:00Z" });
+  const away = () =>
+    Promise.reject<undefined>(new RametError("Unavailable", "the API server is away", { retryable: true }));
+  const clock = new ManualClock();
+  expect(await rollbackOf(ending, away(), clock)).toBeUndefined();
+  const slow = rollbackOf(ending, new Promise(() => undefined), clock);
+  clock.advance(1_000);
+  expect(await slow).toBeUndefined();
+  await expect(rollbackOf(pod(), away(), clock)).rejects.toMatchObject({ code: "Unavailable" });
 });

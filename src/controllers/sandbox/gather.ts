@@ -5,6 +5,7 @@ import { annotations, restoreFrom } from "../../api/names/labels.ts";
 import { pendingRollback } from "../../api/names/rollback-request.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import type { Clock } from "../../base/clock.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { desiredEgress, type DesiredEgress, egressTemplate } from "../origin/egress.ts";
@@ -60,7 +61,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     lostClaims: pod === undefined ? await lostClaims(sandbox, dependencies) : [],
     image,
     cpus: cpusFor(sandbox, origin, dependencies),
-    rollback: await gatherRollback(sandbox, { template, pod }, dependencies),
+    rollback: await rollbackOf(pod, gatherRollback(sandbox, { template, pod }, dependencies), clock),
     egress,
     credentials: wantedCredentials(sandbox, resolved, dependencies),
     pauseCheckpoint,
@@ -99,20 +100,41 @@ export async function departureOf(
 ): Promise<Departure | undefined> {
   if (pod !== undefined && isDisrupted(pod)) return undefined;
   const late: Departure = { turn: "later" };
-  const asked = departures.of(sandbox, pod).catch(() => late);
-  const isOver = Promise.withResolvers<Departure>();
-  const cancel = clock.schedule(answerMilliseconds, () => {
-    isOver.resolve(late);
-    void asked.then(() => {
+  return answerOr(late, departures.of(sandbox, pod), {
+    clock,
+    onLate: () => {
       enqueue(keyOf(sandbox.metadata));
-    });
+    },
   });
-  const departure = await Promise.race([asked, isOver.promise]);
-  cancel();
-  return departure;
+}
+
+/** The rollback that a user requests. If that cannot be read now, a sandbox whose Pod is being ended is captured before it is answered. */
+export function rollbackOf(
+  pod: Pod | undefined,
+  asked: Promise<SandboxState["rollback"]>,
+  clock: Clock,
+): Promise<SandboxState["rollback"]> {
+  return pod !== undefined && isDisrupted(pod) ? answerOr(undefined, asked, { clock }) : asked;
 }
 
 const answerMilliseconds = 1_000;
+
+/** The answer, or `late` if there is none within a second. @param onLate called when the answer is there after all */
+async function answerOr<T>(
+  late: T,
+  asked: Promise<T>,
+  { clock, onLate = () => undefined }: { clock: Clock; onLate?: () => void },
+): Promise<T> {
+  const answer = asked.catch(() => late);
+  const isOver = Promise.withResolvers<T>();
+  const cancel = clock.schedule(answerMilliseconds, () => {
+    isOver.resolve(late);
+    void answer.then(onLate);
+  });
+  const first = await Promise.race([answer, isOver.promise]);
+  cancel();
+  return first;
+}
 
 /** The checkpoint that has ended its source. A pause does not report one as an end. */
 function stoppedBy(pod: Pod | undefined, checkpoints: readonly Checkpoint[]): string | undefined {
