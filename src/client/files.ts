@@ -1,4 +1,5 @@
-import { asUser, type Guest, RametError, type RequestOptions, unary } from "./connection.ts";
+import { type Answer, RametError } from "./answer.ts";
+import { asUser, type Guest, type RequestOptions, unary } from "./connection.ts";
 
 export interface FileOptions extends RequestOptions {
   /** A user of the image, who reads or owns the file. @default the sandbox's user */
@@ -37,28 +38,28 @@ export class Files {
     { format = "text", user, ...options }: FileOptions & { format?: string } = {},
   ): Promise<unknown> {
     const call = { method: "GET", headers: asUser(user), repeats: true, ...options };
-    const response = await this.#guest.send(pathOf(path), call);
-    if (format === "stream") return response.body;
-    if (format === "blob") return response.blob();
-    return format === "bytes" ? new Uint8Array(await response.arrayBuffer()) : response.text();
+    return this.#guest.send<unknown>(pathOf(path), call, async (answer) => {
+      if (format === "stream") return streamOf(answer);
+      if (format === "text") return answer.text();
+      const bytes = await answer.collected();
+      return format === "blob" ? new Blob([bytes]) : bytes;
+    });
   }
 
   /** Writes a file, and creates its parent directories. */
   async write(path: string, data: Content, { user, ...options }: FileOptions = {}): Promise<EntryInfo> {
-    const isStream = data instanceof ReadableStream;
-    const response = await this.#guest.send(pathOf(path), {
+    const call = {
       method: "POST",
       body: data,
       headers: { "content-type": "application/octet-stream", ...asUser(user) },
-      // A file can be written again, but a stream can be read once.
-      repeats: !isStream,
+      repeats: true,
       // It takes as long as the file is large.
       requestTimeoutMs: 0,
       ...options,
-      ...(isStream && { duplex: "half" }),
-    });
-    const [written = {}] = [(await response.json()) as Entry | Entry[]].flat();
-    return entryOf(written);
+      ...(data instanceof ReadableStream && { duplex: "half" }),
+    };
+    const written = await this.#guest.send(pathOf(path), call, (answer) => answer.json<Entry | Entry[]>());
+    return entryOf([written].flat()[0] ?? {});
   }
 
   async list(path: string, { depth = 1, ...options }: FileOptions & { depth?: number } = {}): Promise<EntryInfo[]> {
@@ -133,6 +134,20 @@ const types: Record<string, EntryInfo["type"]> = {
 
 function pathOf(path: string): string {
   return `/files?${new URLSearchParams({ path }).toString()}`;
+}
+
+function streamOf(answer: Answer): ReadableStream<Uint8Array> {
+  const bytes = answer.bytes();
+  return new ReadableStream({
+    pull: async (controller) => {
+      const { done, value } = await bytes.next();
+      if (done === true) controller.close();
+      else controller.enqueue(value);
+    },
+    cancel: async () => {
+      await bytes.return(undefined);
+    },
+  });
 }
 
 async function unlessCode(code: string, work: Promise<unknown>): Promise<boolean> {

@@ -1,7 +1,8 @@
 import { Connection, type ConnectionOptions } from "./connection.ts";
 
 /** Ramet's own client: fetch only, for Node 20, Bun, Deno and browsers. */
-export { Connection, type ConnectionOptions, RametError } from "./connection.ts";
+export { RametError } from "./answer.ts";
+export { Connection, type ConnectionOptions } from "./connection.ts";
 export { type EntryInfo, type Files } from "./files.ts";
 export {
   CommandExitError,

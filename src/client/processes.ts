@@ -1,13 +1,5 @@
-import {
-  asUser,
-  bytesOf,
-  fromBody,
-  type Guest,
-  LostStream,
-  RametError,
-  type RequestOptions,
-  unary,
-} from "./connection.ts";
+import { type Answer, fromBody, LostStream, RametError } from "./answer.ts";
+import { asUser, endAfter, type Guest, type RequestOptions, unary } from "./connection.ts";
 
 export interface CommandOptions extends RequestOptions {
   cwd?: string;
@@ -262,7 +254,7 @@ async function open(
 ): Promise<CommandHandle> {
   const { user, timeoutMs = 60_000, requestTimeoutMs, signal } = options;
   const disconnect = new AbortController();
-  const response = await guest.send(`/process.Process/${method}`, {
+  const call = {
     method: "POST",
     body: envelope(message),
     headers: {
@@ -272,9 +264,11 @@ async function open(
       ...asUser(user),
     },
     requestTimeoutMs,
-    signal: signal === undefined ? disconnect.signal : AbortSignal.any([signal, disconnect.signal]),
-  });
-  const messages = messagesIn(response);
+    signal: signal === undefined ? disconnect.signal : [signal, disconnect.signal],
+    // The guest kills the command in time and says so, unless it is silent.
+    endMs: endAfter(timeoutMs && timeoutMs + 1_000),
+  };
+  const messages = messagesIn(await guest.send(`/process.Process/${method}`, call, (answer) => answer));
   const first = await messages.next();
   const pid = first.done === true ? undefined : first.value.event?.start?.pid;
   if (pid === undefined) throw new LostStream();
@@ -308,9 +302,10 @@ function envelope(message: object): Uint8Array<ArrayBuffer> {
 const endFlag = 2;
 
 /** @throws RametError the error in the last message; LostStream without it */
-async function* messagesIn(response: Response): AsyncGenerator<Message> {
+async function* messagesIn(answer: Answer): AsyncGenerator<Message> {
   let held = new Uint8Array();
-  for await (const bytes of bytesOf(response)) {
+  // A command may print nothing for long.
+  for await (const bytes of answer.bytes(0)) {
     const joined = new Uint8Array(held.length + bytes.length);
     joined.set(held);
     joined.set(bytes, held.length);

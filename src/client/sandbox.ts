@@ -1,12 +1,5 @@
-import {
-  Connection,
-  type ConnectionOptions,
-  type ErrorBody,
-  type FollowOptions,
-  type Guest,
-  fromBody,
-  RametError,
-} from "./connection.ts";
+import { type ErrorBody, fromBody, RametError } from "./answer.ts";
+import { Connection, type ConnectionOptions, endAfter, type FollowOptions, type Guest } from "./connection.ts";
 import { Files } from "./files.ts";
 import { Commands, Pty } from "./processes.ts";
 
@@ -93,6 +86,11 @@ export interface NewCheckpoint {
   consistency?: "crash" | "sync" | "quiesced" | "atomic";
 }
 
+export interface WaitOptions extends Omit<FollowOptions<Checkpoint>, "endMs"> {
+  checkpoint_id: string;
+  timeoutMs?: number;
+}
+
 interface Opened {
   sandbox: SandboxInfo;
   access: { token: string; traffic_token: string; domain: string | null };
@@ -121,12 +119,12 @@ export class Sandbox {
     this.#connection = connection;
     this.#domain = connection.options.domain ?? access.domain ?? undefined;
     const guest: Guest = {
-      send: (path, { headers, ...call }) => {
+      send: (path, { headers, ...call }, read) => {
         const { sandboxUrl } = connection.options;
         const origin = sandboxUrl?.replace(/\/+$/, "") ?? `https://${this.getHost(guestPort)}`;
         const to = { "e2b-sandbox-id": this.sandboxId, "e2b-sandbox-port": `${guestPort}` };
         const all = { ...headers, ...to, "x-access-token": access.token };
-        return connection.send(`${origin}${path}`, { ...call, headers: all });
+        return connection.send(`${origin}${path}`, { ...call, headers: all }, read);
       },
     };
     this.checkpoint = new Checkpoints(connection, this.sandboxId);
@@ -144,13 +142,13 @@ export class Sandbox {
     const connection = new Connection(options);
     const body = { template, snapshot, checkpoint, metadata, envs, timeout_ms: timeoutMs };
     const request = { ...body, on_timeout: lifecycle?.onTimeout };
-    const opened = await connection.api<Opened>("POST", "/sandboxes", request, { repeats: true });
+    const endMs = endAfter(options.startTimeoutMs ?? 120_000);
+    const opened = await connection.api<Opened>("POST", "/sandboxes", request, { repeats: true, endMs });
     const created = new Sandbox(connection, opened);
     await onProgress?.(opened.sandbox);
     if (opened.sandbox.state === "running") return created;
-    const following = { timeoutMs: options.startTimeoutMs ?? 120_000, onProgress };
     try {
-      await connection.follow<SandboxInfo>(`/sandboxes/${created.sandboxId}/wait`, following);
+      await connection.follow<SandboxInfo>(pathOf(created.sandboxId, "/wait"), { endMs, onProgress });
     } catch (error) {
       await Sandbox.kill(created.sandboxId, withoutSignal(options)).catch(() => false);
       throw error;
@@ -258,9 +256,9 @@ export class Checkpoints {
    * @param options.timeoutMs the time limit; 0: none. Default: 10 minutes
    * @throws RametError the error of the capture; `Timeout`, which does not end the capture
    */
-  wait({ checkpoint_id, timeoutMs = 600_000, ...options }: FollowOptions<Checkpoint> & { checkpoint_id: string }) {
+  wait({ checkpoint_id, timeoutMs = 600_000, ...options }: WaitOptions): Promise<Checkpoint> {
     const path = `${this.#path}/${encodeURIComponent(checkpoint_id)}/wait`;
-    return this.#connection.follow<Checkpoint>(path, { timeoutMs, ...options });
+    return this.#connection.follow<Checkpoint>(path, { endMs: endAfter(timeoutMs), ...options });
   }
 
   /** Deletes a checkpoint. Sandboxes that were created from it stay. */
