@@ -58,14 +58,20 @@ export class Answer {
     }
   }
 
-  async collected(): Promise<Uint8Array<ArrayBuffer>> {
+  /** @throws RametError `OutOfRange` */
+  async collected(mostBytes = mostAnswerBytes): Promise<Uint8Array<ArrayBuffer>> {
     const parts: Uint8Array<ArrayBuffer>[] = [];
-    for await (const bytes of this.bytes()) parts.push(bytes);
+    let length = 0;
+    for await (const bytes of this.bytes()) {
+      length += bytes.length;
+      if (length > mostBytes) throw tooLarge("The answer", mostBytes);
+      parts.push(bytes);
+    }
     return new Uint8Array(await new Blob(parts).arrayBuffer());
   }
 
-  async text(): Promise<string> {
-    return new TextDecoder().decode(await this.collected());
+  async text(mostBytes?: number): Promise<string> {
+    return new TextDecoder().decode(await this.collected(mostBytes));
   }
 
   /** Undefined without a body. */
@@ -140,6 +146,8 @@ export class Ending {
   };
 }
 
+/** Of an answer that is collected, and of an event or a message in a stream. */
+export const mostAnswerBytes = 64 * 1024 * 1024;
 /** The longest time of a timer. */
 const mostMilliseconds = 2 ** 31 - 1;
 
@@ -183,6 +191,12 @@ const connectCodes: Record<string, string> = {
   deadline_exceeded: "Timeout",
   unavailable: "Unavailable",
 };
+
+export function tooLarge(what: string, bytes: number): RametError {
+  return new RametError("OutOfRange", `${what} has more than ${bytes} bytes`, {
+    hint: "Raise the limit, or read less",
+  });
+}
 
 export function tooLate(cause?: unknown): RametError {
   return new RametError("Timeout", "It has not ended in time", { cause, retryable: true });

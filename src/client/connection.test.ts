@@ -50,7 +50,6 @@ const events =
 const opened = (state: string) =>
   json({ sandbox: { sandbox_id: "s1", name: "s", state }, access: { token: "t", traffic_token: "u", domain: null } });
 const progress = `event: progress\ndata: ${JSON.stringify({ state: "starting" })}\n\n`;
-/** Of a request that the stand-in answers with "no such path" to nothing. */
 const pathsOf = (method: string) => requests.filter((each) => each.method === method).map(({ path }) => path);
 
 async function sandbox(): Promise<Sandbox> {
@@ -132,5 +131,124 @@ describe("a server that falls silent", () => {
     const { commands } = await sandbox();
     answers = [stream(start)];
     expect(await failure(commands.run("true", { timeoutMs: 100 }))).toMatchObject({ code: "Timeout" });
+  });
+});
+
+describe("a creation", () => {
+  it("whose progress cannot be reported leaves no sandbox", async () => {
+    answers = [opened("starting"), json({}, 204)];
+    const onProgress = () => Promise.reject(new Error("no display"));
+    await expect(Sandbox.create({ ...connection(), onProgress })).rejects.toThrow("no display");
+    expect(pathsOf("DELETE")).toEqual(["/ramet/v1/sandboxes/s1"]);
+  });
+
+  it("that its caller aborts leaves no sandbox", async () => {
+    const abort = new AbortController();
+    let states = 0;
+    answers = [opened("starting"), silent(progress), json({}, 204)];
+    const onProgress = () => {
+      if (++states === 2) abort.abort();
+    };
+    const { code } = await failure(Sandbox.create({ ...connection(), signal: abort.signal, onProgress }));
+    expect([code, pathsOf("DELETE")]).toEqual(["Canceled", ["/ramet/v1/sandboxes/s1"]]);
+  });
+
+  it("has a signal that does not end what the sandbox does later", async () => {
+    const abort = new AbortController();
+    answers = [opened("running"), opened("running"), json({ state: "running" })];
+    const created = await Sandbox.create({ ...connection(), signal: abort.signal });
+    const connected = await Sandbox.connect("s1", { ...connection(), signal: abort.signal });
+    abort.abort();
+    for (const each of [created, connected]) expect(await each.isRunning()).toBe(true);
+    const { signal } = abort;
+    expect(await failure(created.getInfo({ signal }))).toMatchObject({ code: "Canceled" });
+  });
+});
+
+describe("a deletion of what does not exist", () => {
+  it("succeeds", async () => {
+    const { checkpoint, ...found } = await sandbox();
+    answers = [json({ code: "NotFound", message: "gone" }, 404)];
+    expect(await checkpoint.delete("c")).toBe(false);
+    expect(await Sandbox.kill(found.sandboxId, connection())).toBe(false);
+    answers = [json({ code: "Forbidden", message: "no" }, 403)];
+    expect(await failure(checkpoint.delete("c"))).toMatchObject({ code: "Forbidden" });
+  });
+});
+
+describe("the output of a command", () => {
+  const run = async (options: object, ...parts: Buffer[]) => {
+    const { commands } = await sandbox();
+    answers = [stream(start, ...parts, ended)];
+    return commands.run("true", options);
+  };
+
+  it("is an error beyond its limit, but callbacks get all of it", async () => {
+    const seen: string[] = [];
+    const onStdout = (text: string) => void seen.push(text);
+    const error = await failure(
+      run({ maxOutputBytes: 10, onStdout }, printed("12345"), printed("67890x"), printed("y")),
+    );
+    expect(error).toMatchObject({ code: "OutOfRange", hint: expect.any(String) as unknown });
+    expect(seen).toEqual(["12345", "67890x", "y"]);
+    expect(await run({ maxOutputBytes: 10 }, printed("1234567890"))).toMatchObject({ stdout: "1234567890" });
+  });
+
+  it("is not collected with a limit of 0", async () => {
+    const seen: string[] = [];
+    const onStdout = (text: string) => void seen.push(text);
+    const result = await run({ maxOutputBytes: 0, onStdout }, printed("12345"));
+    expect([result.stdout, seen]).toEqual(["", ["12345"]]);
+  });
+
+  it("ends with an error if a message claims to be too large", async () => {
+    const huge = Buffer.from([0, 255, 255, 255, 255]);
+    expect(await failure(run({}, huge))).toMatchObject({ code: "OutOfRange" });
+  });
+});
+
+it("does not read more of a file than was allowed", async () => {
+  const { files } = await sandbox();
+  answers = [(_, response) => response.writeHead(200).end("0123456789")];
+  expect(await failure(files.read("/a", { maxBytes: 9 }))).toMatchObject({ code: "OutOfRange" });
+  expect(await files.read("/a", { maxBytes: 10 })).toBe("0123456789");
+  const read = await files.read("/a", { maxBytes: 9, format: "stream" });
+  expect(await new Response(read).text()).toBe("0123456789");
+});
+
+it("asks a server that ends its events at once again more and more rarely", async () => {
+  const { checkpoint } = await sandbox();
+  answers = [events(progress)];
+  const error = await failure(checkpoint.wait({ checkpoint_id: "c", timeoutMs: 1_500 }));
+  expect(error.code).toBe("Timeout");
+  expect(pathsOf("GET").length).toBeLessThan(8);
+});
+
+it("sends a stream once, also if it is refused for its rate", async () => {
+  const { files } = await sandbox();
+  answers = [json({ code: "TooManyRequests", message: "later" }, 429), json([{ path: "/a", type: "file" }])];
+  const body = new Blob(["text"]).stream() as ReadableStream<Uint8Array>;
+  expect(await failure(files.write("/a", body))).toMatchObject({ code: "TooManyRequests" });
+  answers.unshift(json({ code: "TooManyRequests", message: "later" }, 429));
+  expect(await files.write("/a", "text")).toMatchObject({ path: "/a" });
+});
+
+describe("what takes longer than a request", () => {
+  const still = json({ code: "Timeout", message: "still" }, 504);
+  const restored = json({ ok: true, checkpoint_id: "c", restore_duration_ms: 1, stopped: null, started: null });
+  it.each([
+    ["a pause", "pause", json({ state: "paused" }), (given: Sandbox, options: object) => given.pause(options)],
+    ["a resume", "connect", opened("running"), (given: Sandbox, options: object) => given.resume(options)],
+    ["a restore", "restore", restored, (given: Sandbox, o: object) => given.checkpoint.restore("c", o)],
+  ])("is awaited until the caller's limit: %s", async (_, path, answer, call) => {
+    const given = await sandbox();
+    answers = [still, still, answer];
+    await call(given, {});
+    const sent = requests.filter((each) => each.path.endsWith(path));
+    // The same request, which the server knows again.
+    expect(sent[0]?.key).not.toBe("");
+    expect([sent.length, new Set(sent.map(({ key }) => key)).size]).toEqual([3, 1]);
+    answers = [still];
+    expect(await failure(call(given, { waitTimeoutMs: 300 }))).toMatchObject({ code: "Timeout" });
   });
 });

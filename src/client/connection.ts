@@ -6,7 +6,9 @@ import {
   errorOf,
   fromBody,
   LostStream,
+  mostAnswerBytes,
   RametError,
+  tooLarge,
   tooLate,
 } from "./answer.ts";
 
@@ -20,10 +22,10 @@ export interface ConnectionOptions {
   sandboxUrl?: string;
   /** RAMET_DOMAIN: the domain of the gateway. */
   domain?: string;
-  /** The time limit of one request until its answer begins. @default 60 s */
+  /** The longest time until the answer to a request begins, and without a byte of it. @default 60 s */
   requestTimeoutMs?: number;
-  /** Ends what waits for an answer. */
-  signal?: AbortSignal;
+  /** Ends the call that gets it, not what is called later. */
+  signal?: AbortSignal | undefined;
 }
 
 export interface Call {
@@ -44,9 +46,9 @@ type Read<T> = (answer: Answer) => T | Promise<T>;
 
 /** The settings of a connection, with those of the environment. */
 export class Connection {
-  readonly options: ConnectionOptions;
+  readonly options: Omit<ConnectionOptions, "signal">;
 
-  constructor(given: ConnectionOptions = {}) {
+  constructor({ signal: _, ...given }: ConnectionOptions = {}) {
     const environment = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env ?? {};
     const names = { apiKey: "API_KEY", apiUrl: "API_URL", sandboxUrl: "SANDBOX_URL", domain: "DOMAIN" } as const;
     this.options = { ...given };
@@ -86,20 +88,51 @@ export class Connection {
   /** Sends a request, again if it can be repeated and was not answered. @throws RametError for each status above 299 */
   async send<T>(url: string, { repeats = false, endMs = Infinity, ...call }: Call, read: Read<T>): Promise<T> {
     const { requestTimeoutMs: own, signal, ...init } = call;
+    // It can be read once.
+    const isStream = call.body instanceof ReadableStream;
     const limits = {
       silenceMs: own ?? this.options.requestTimeoutMs ?? 60_000,
       endMs,
-      signals: [signal, this.options.signal].flat().filter((each) => each !== undefined),
+      signals: signal === undefined ? [] : [signal].flat(),
     };
     for (let attempt = 1; ; attempt++) {
       const { value, error, waitMs = 0 } = await attemptOf(url, init, new Ending(limits), read);
       if (error === undefined) return value as T;
-      // A request that was refused for its rate had no effect.
-      const again = error.status === 429 || (repeats && [0, 502, 503].includes(error.status));
       const pauseMs = Math.min(Math.max(waitMs, 200 * 2 ** attempt), 5_000);
-      const isLast = error.code === "Canceled" || attempt >= mostAttempts || performance.now() + pauseMs >= endMs;
-      if (!again || isLast) throw error;
+      const isLast = isStream || attempt >= mostAttempts || performance.now() + pauseMs >= endMs;
+      if (isLast || !canRepeat(error, repeats)) throw error;
       await pause(pauseMs, limits.signals);
+    }
+  }
+
+  /** @returns false if it does not exist: a deletion can be repeated */
+  async delete(path: string, options?: RequestOptions): Promise<boolean> {
+    try {
+      await this.api("DELETE", path, undefined, options);
+      return true;
+    } catch (error) {
+      if (error instanceof RametError && error.code === "NotFound") return false;
+      throw error;
+    }
+  }
+
+  /**
+   * Calls a route whose work can take longer than a request, and repeats the same request until it is done.
+   * @throws RametError `Timeout`, which does not end the work
+   */
+  async complete<T>(
+    path: string,
+    body: object | undefined,
+    { waitTimeoutMs = 600_000, signal }: WaitLimit,
+  ): Promise<T> {
+    const headers = { "idempotency-key": crypto.randomUUID() };
+    const call = { headers, signal, repeats: true, endMs: endAfter(waitTimeoutMs) };
+    for (const rounds = new Rounds(call); ; await rounds.next()) {
+      try {
+        return await this.api<T>("POST", path, body, call);
+      } catch (error) {
+        if (!(error instanceof RametError) || error.code !== "Timeout") throw error;
+      }
     }
   }
 
@@ -108,10 +141,10 @@ export class Connection {
    * @throws RametError `Timeout`; the error of what is followed
    */
   async follow<T>(path: string, { endMs, onProgress, signal }: FollowOptions<T>): Promise<T> {
-    for (;;) {
+    const call = { method: "GET", signal, repeats: true, endMs };
+    for (const rounds = new Rounds(call); ; await rounds.next()) {
       const leftMs = Math.ceil(Math.min(endMs - performance.now(), roundMs));
       if (leftMs <= 0) throw tooLate();
-      const call = { method: "GET", signal, repeats: true, endMs };
       const answer = await this.request(`${path}?timeout_ms=${leftMs}`, call, (given) => given);
       try {
         for await (const { event, data } of eventsIn(answer)) {
@@ -121,10 +154,36 @@ export class Connection {
         }
       } catch (error) {
         if (!(error instanceof LostStream)) throw error;
-        await pause(500, signal === undefined ? [] : [signal]);
       }
     }
   }
+}
+
+/** Asks again immediately after a long round, and after short ones more and more rarely. */
+class Rounds {
+  readonly #call: Pick<Call, "signal"> & { endMs: number };
+  #began = performance.now();
+  #short = 0;
+
+  constructor(call: Pick<Call, "signal"> & { endMs: number }) {
+    this.#call = call;
+  }
+
+  /** @throws RametError `Timeout` */
+  async next(): Promise<void> {
+    const { endMs, signal = [] } = this.#call;
+    const now = performance.now();
+    this.#short = now - this.#began < 2_000 ? this.#short + 1 : 0;
+    const pauseMs = this.#short === 0 ? 0 : Math.min(100 * 2 ** this.#short, 5_000);
+    await pause(Math.max(0, Math.min(pauseMs, endMs - now)), [signal].flat());
+    this.#began = performance.now();
+    if (this.#began >= endMs) throw tooLate();
+  }
+}
+
+function canRepeat({ code, status }: RametError, isIdempotent: boolean): boolean {
+  // A request that was refused for its rate had no effect.
+  return status === 429 || (isIdempotent && code !== "Canceled" && [0, 502, 503].includes(status));
 }
 
 /** How long the server follows for one request. */
@@ -157,6 +216,12 @@ async function attemptOf<T>(url: string, init: RequestInit, ending: Ending, read
   }
 }
 
+export interface WaitLimit {
+  /** How long to wait; 0: no limit. The work goes on. @default 10 minutes */
+  waitTimeoutMs?: number | undefined;
+  signal?: AbortSignal | undefined;
+}
+
 export interface FollowOptions<T> {
   endMs: number;
   /** Called with each new state. */
@@ -187,6 +252,7 @@ async function* eventsIn(answer: Answer): AsyncGenerator<{ event: string; data: 
     text += decoder.decode(bytes, { stream: true });
     const parts = text.split("\n\n");
     text = parts.pop() ?? "";
+    if (text.length > mostAnswerBytes) throw tooLarge("An event", mostAnswerBytes);
     for (const part of parts) {
       const found = /^event: (\w+)\ndata: (.*)$/s.exec(part);
       if (found !== null) yield { event: found[1] ?? "", data: JSON.parse(found[2] ?? "null") as unknown };
@@ -200,9 +266,9 @@ export interface Guest {
 }
 
 export interface RequestOptions {
-  /** The time limit of one request until its answer begins. */
-  requestTimeoutMs?: number;
-  signal?: AbortSignal;
+  /** The longest time until the answer to a request begins, and without a byte of it. */
+  requestTimeoutMs?: number | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 /** The header by which a guest runs commands and owns files as another user. */

@@ -6,6 +6,13 @@ export interface FileOptions extends RequestOptions {
   user?: string;
 }
 
+export interface ReadOptions extends FileOptions {
+  /** A larger file is the error `OutOfRange`, but not with the format `stream`. @default 256 MiB */
+  maxBytes?: number;
+}
+
+const mostFileBytes = 256 * 1024 * 1024;
+
 export interface EntryInfo {
   name: string;
   type: "file" | "dir" | "symlink" | undefined;
@@ -29,19 +36,19 @@ export class Files {
     this.#guest = guest;
   }
 
-  read(path: string, options?: FileOptions & { format?: "text" }): Promise<string>;
-  read(path: string, options: FileOptions & { format: "bytes" }): Promise<Uint8Array>;
-  read(path: string, options: FileOptions & { format: "blob" }): Promise<Blob>;
-  read(path: string, options: FileOptions & { format: "stream" }): Promise<ReadableStream<Uint8Array>>;
+  read(path: string, options?: ReadOptions & { format?: "text" }): Promise<string>;
+  read(path: string, options: ReadOptions & { format: "bytes" }): Promise<Uint8Array>;
+  read(path: string, options: ReadOptions & { format: "blob" }): Promise<Blob>;
+  read(path: string, options: ReadOptions & { format: "stream" }): Promise<ReadableStream<Uint8Array>>;
   async read(
     path: string,
-    { format = "text", user, ...options }: FileOptions & { format?: string } = {},
+    { format = "text", user, maxBytes = mostFileBytes, ...options }: ReadOptions & { format?: string } = {},
   ): Promise<unknown> {
     const call = { method: "GET", headers: asUser(user), repeats: true, ...options };
     return this.#guest.send<unknown>(pathOf(path), call, async (answer) => {
       if (format === "stream") return streamOf(answer);
-      if (format === "text") return answer.text();
-      const bytes = await answer.collected();
+      if (format === "text") return answer.text(maxBytes);
+      const bytes = await answer.collected(maxBytes);
       return format === "blob" ? new Blob([bytes]) : bytes;
     });
   }
@@ -140,9 +147,9 @@ function streamOf(answer: Answer): ReadableStream<Uint8Array> {
   const bytes = answer.bytes();
   return new ReadableStream({
     pull: async (controller) => {
-      const { done, value } = await bytes.next();
-      if (done === true) controller.close();
-      else controller.enqueue(value);
+      const next = await bytes.next();
+      if (next.done === true) controller.close();
+      else controller.enqueue(next.value);
     },
     cancel: async () => {
       await bytes.return(undefined);

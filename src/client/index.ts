@@ -54,11 +54,14 @@ export interface SnapshotDiff {
 
 /** The named snapshots of the namespace. */
 export const snapshots = {
-  list: (options: ConnectionOptions = {}): Promise<{ snapshots: NamedSnapshot[] }> =>
-    new Connection(options).api("GET", "/snapshots"),
+  list: (options: ConnectionOptions = {}): Promise<{ snapshots: NamedSnapshot[] }> => get("/snapshots", options),
   versions: (name: string, options: ConnectionOptions = {}): Promise<NamedSnapshot> =>
-    new Connection(options).api("GET", `/snapshots/${encodeURIComponent(name)}`),
+    get(`/snapshots/${encodeURIComponent(name)}`, options),
   /** Compares two versions: `diff("a@1", "a@2")`. */
   diff: (from: string, to: string, options: ConnectionOptions = {}): Promise<SnapshotDiff> =>
-    new Connection(options).api("GET", `/diff?${new URLSearchParams({ from, to }).toString()}`),
+    get(`/diff?${new URLSearchParams({ from, to }).toString()}`, options),
 };
+
+function get<T>(path: string, { signal, ...options }: ConnectionOptions): Promise<T> {
+  return new Connection(options).api("GET", path, undefined, { signal });
+}
