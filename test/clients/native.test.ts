@@ -186,6 +186,17 @@ describe("a checkpoint", () => {
     expect((await sandbox.checkpoint.wait(cp)).contents).toEqual(["filesystem"]);
   });
 
+  it("is found below its own sandbox only, also after that was deleted", async () => {
+    const other = await Sandbox.create({ template: "python" });
+    const cp = await other.checkpoint.create({ name: "of other" });
+    await other.checkpoint.wait(cp);
+    expect(await sandbox.checkpoint.delete(cp.id)).toBe(false);
+    expect(await rejected(sandbox.checkpoint.wait(cp))).toMatchObject({ code: "NotFound", status: 404 });
+    await other.kill();
+    expect((await other.checkpoint.wait({ checkpoint_id: "of other" })).id).toBe(cp.id);
+    expect(await other.checkpoint.delete(cp.id)).toBe(true);
+  });
+
   it("is captured of a paused sandbox, too", async () => {
     const paused = await Sandbox.create({ template: "python" });
     await paused.files.write("/kept", "yes");
