@@ -46,7 +46,7 @@ const existing: Record<ClientName, readonly string[]> = {
 describe("the table of operations and clients", () => {
   const named = Object.values(dialectTable).flatMap((row) => Object.entries(row) as [ClientName, Entry][]);
   it.each(Object.keys(existing) as ClientName[])("names only what exists for %s", (client) => {
-    const prefix = prefixes[client as keyof typeof prefixes] ?? "";
+    const prefix = client in prefixes ? prefixes[client as keyof typeof prefixes] : "";
     const entries = named.filter(([name]) => name === client).map(([, entry]) => entry);
     const texts = entries.filter((entry) => typeof entry === "string");
     expect(texts.length).toBeGreaterThan(0);

@@ -46,11 +46,11 @@ export class Answer {
   async *bytes(silenceMs = this.#ending.silenceMs): AsyncGenerator<Uint8Array<ArrayBuffer>> {
     const reader = (this.response.body as ReadableStream<Uint8Array<ArrayBuffer>> | null)?.getReader();
     try {
-      for (; reader !== undefined;) {
-        const next = this.#ending.within(reader.read(), (cause) => new LostStream(cause), silenceMs);
-        const { done, value } = await next;
-        if (done) return;
-        yield value;
+      for (let isDone = reader === undefined; !isDone;) {
+        const next = reader?.read() ?? Promise.reject(new LostStream());
+        const { done, value } = await this.#ending.within(next, (cause) => new LostStream(cause), silenceMs);
+        if (value !== undefined) yield value;
+        isDone = done;
       }
     } finally {
       this.#ending.close();
@@ -116,20 +116,13 @@ export class Ending {
   async within<T>(work: Promise<T>, lost: (cause: unknown) => RametError, silenceMs = this.#limits.silenceMs) {
     const leftMs = Math.max(0, this.#limits.endMs - performance.now());
     const quietMs = silenceMs === 0 ? Infinity : silenceMs;
-    let isLate = false;
-    const timer = setTimeout(
-      () => {
-        isLate = true;
-        this.#abort();
-      },
-      Math.min(leftMs, quietMs, mostMilliseconds),
-    );
+    const timer = setTimeout(this.#abort, Math.min(leftMs, quietMs, mostMilliseconds));
     try {
       return await work;
     } catch (cause) {
       this.close();
       if (this.#limits.signals.some((each) => each.aborted)) throw canceled(cause);
-      if (!isLate) throw lost(cause);
+      if (!this.signal.aborted) throw lost(cause);
       if (leftMs <= quietMs) throw tooLate(cause);
       throw new LostStream(cause, "Timeout", `The server has not answered for ${quietMs} ms`);
     } finally {

@@ -134,6 +134,11 @@ describe("a server that falls silent", () => {
   });
 });
 
+it("rejects a call without a key, and does not throw", async () => {
+  const { code } = await failure(Sandbox.list({ ...connection(), apiKey: undefined as unknown as string }));
+  expect(code).toBe("Unauthorized");
+});
+
 describe("a creation", () => {
   it("whose progress cannot be reported leaves no sandbox", async () => {
     answers = [opened("starting"), json({}, 204)];

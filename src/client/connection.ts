@@ -74,7 +74,8 @@ export class Connection {
     return this.request(path, all, (answer) => answer.json<T>());
   }
 
-  request<T>(path: string, { headers, ...call }: Call, read: Read<T>): Promise<T> {
+  /** Sends a request to the API with the key. @throws RametError */
+  async request<T>(path: string, { headers, ...call }: Call, read: Read<T>): Promise<T> {
     const { apiKey, apiUrl, domain } = this.options;
     if (apiKey === undefined)
       throw new RametError("Unauthorized", "There is no API key", { hint: "Set RAMET_API_KEY" });
@@ -87,20 +88,17 @@ export class Connection {
 
   /** Sends a request, again if it can be repeated and was not answered. @throws RametError for each status above 299 */
   async send<T>(url: string, { repeats = false, endMs = Infinity, ...call }: Call, read: Read<T>): Promise<T> {
-    const { requestTimeoutMs: own, signal, ...init } = call;
+    const { requestTimeoutMs, signal = [], ...init } = call;
     // It can be read once.
     const isStream = call.body instanceof ReadableStream;
-    const limits = {
-      silenceMs: own ?? this.options.requestTimeoutMs ?? 60_000,
-      endMs,
-      signals: signal === undefined ? [] : [signal].flat(),
-    };
+    const silenceMs = requestTimeoutMs ?? this.options.requestTimeoutMs ?? 60_000;
+    const limits = { silenceMs, endMs, signals: [signal].flat() };
     for (let attempt = 1; ; attempt++) {
-      const { value, error, waitMs = 0 } = await attemptOf(url, init, new Ending(limits), read);
+      const { value, error, waitMs } = await attemptOf(url, init, new Ending(limits), read);
       if (error === undefined) return value as T;
       const pauseMs = Math.min(Math.max(waitMs, 200 * 2 ** attempt), 5_000);
-      const isLast = isStream || attempt >= mostAttempts || performance.now() + pauseMs >= endMs;
-      if (isLast || !canRepeat(error, repeats)) throw error;
+      const isLast = attempt >= mostAttempts || performance.now() + pauseMs >= endMs;
+      if (isLast || isStream || !canRepeat(error, repeats)) throw error;
       await pause(pauseMs, limits.signals);
     }
   }
@@ -127,7 +125,8 @@ export class Connection {
   ): Promise<T> {
     const headers = { "idempotency-key": crypto.randomUUID() };
     const call = { headers, signal, repeats: true, endMs: endAfter(waitTimeoutMs) };
-    for (const rounds = new Rounds(call); ; await rounds.next()) {
+    for (const rounds = new Rounds(call); ;) {
+      await rounds.next();
       try {
         return await this.api<T>("POST", path, body, call);
       } catch (error) {
@@ -142,7 +141,8 @@ export class Connection {
    */
   async follow<T>(path: string, { endMs, onProgress, signal }: FollowOptions<T>): Promise<T> {
     const call = { method: "GET", signal, repeats: true, endMs };
-    for (const rounds = new Rounds(call); ; await rounds.next()) {
+    for (const rounds = new Rounds(call); ;) {
+      await rounds.next();
       const leftMs = Math.ceil(Math.min(endMs - performance.now(), roundMs));
       if (leftMs <= 0) throw tooLate();
       const answer = await this.request(`${path}?timeout_ms=${leftMs}`, call, (given) => given);
@@ -162,7 +162,7 @@ export class Connection {
 /** Asks again immediately after a long round, and after short ones more and more rarely. */
 class Rounds {
   readonly #call: Pick<Call, "signal"> & { endMs: number };
-  #began = performance.now();
+  #began = -Infinity;
   #short = 0;
 
   constructor(call: Pick<Call, "signal"> & { endMs: number }) {
@@ -175,7 +175,7 @@ class Rounds {
     const now = performance.now();
     this.#short = now - this.#began < 2_000 ? this.#short + 1 : 0;
     const pauseMs = this.#short === 0 ? 0 : Math.min(100 * 2 ** this.#short, 5_000);
-    await pause(Math.max(0, Math.min(pauseMs, endMs - now)), [signal].flat());
+    if (pauseMs > 0) await pause(Math.max(0, Math.min(pauseMs, endMs - now)), [signal].flat());
     this.#began = performance.now();
     if (this.#began >= endMs) throw tooLate();
   }
@@ -200,18 +200,18 @@ export function endAfter(milliseconds: number): number {
 interface Attempt<T> {
   value?: T;
   error?: RametError;
-  waitMs?: number;
+  waitMs: number;
 }
 
 async function attemptOf<T>(url: string, init: RequestInit, ending: Ending, read: Read<T>): Promise<Attempt<T>> {
   try {
     const sent = fetch(url, { ...init, signal: ending.signal });
     const answer = new Answer(await ending.within(sent, (cause) => notReachable(url, cause)), ending);
-    if (answer.response.ok) return { value: await read(answer) };
+    if (answer.response.ok) return { value: await read(answer), waitMs: 0 };
     const waitMs = 1000 * Number(answer.response.headers.get("retry-after") ?? 0) || 0;
     return { error: await errorOf(answer), waitMs };
   } catch (error) {
-    if (error instanceof RametError) return { error };
+    if (error instanceof RametError) return { error, waitMs: 0 };
     throw error;
   }
 }

@@ -30,8 +30,7 @@ async function call(
   request: string,
   given?: unknown,
   token = environment["SANDBOX0_TOKEN"],
-  prefix = "",
-  headers: Record<string, string> = {},
+  { prefix = "", headers = {} }: { prefix?: string; headers?: Record<string, string> } = {},
 ): Promise<Answer> {
   const [method = "", path = ""] = request.split(" ");
   const answer = await fetch(`${world.apiUrl}${prefix}${path}`, {
@@ -211,7 +210,7 @@ describe("the requests of the command line", () => {
 
 it("creates once for each Idempotency-Key, and refuses another request with it", async () => {
   const once = (request: string, body: object, key: string) =>
-    call(request, body, environment["SANDBOX0_TOKEN"], "", { "idempotency-key": key });
+    call(request, body, environment["SANDBOX0_TOKEN"], { headers: { "idempotency-key": key } });
   const claim = (body: object) => once("POST /api/v1/sandboxes", { template: "default", ...body }, "claim");
   const id = textOf((await claim({ config: { ttl: 600 } })).body.data["sandbox_id"]);
   expect((await claim({ config: { ttl: 600 } })).body.data["sandbox_id"]).toBe(id);
@@ -334,7 +333,7 @@ describe("requests of others", () => {
     const { apiKey } = await world.connection();
     const answer = await fetch(`${world.apiUrl}/api/v1/sandboxes`, { headers: { authorization: `Bearer ${apiKey}` } });
     expect(await answer.json()).not.toHaveProperty("success");
-    const prefixed = await call("GET /api/v1/sandboxes", undefined, apiKey, "/sandbox0");
+    const prefixed = await call("GET /api/v1/sandboxes", undefined, apiKey, { prefix: "/sandbox0" });
     expect(prefixed.body.success).toBe(true);
   });
 });
