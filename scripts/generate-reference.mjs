@@ -3,6 +3,7 @@ import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { format, resolveConfig } from "prettier";
+import { dialectPage } from "../src/client-api/dialect-table.ts";
 import { readComponents } from "./reference-types.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -11,6 +12,7 @@ const { resources, types, callables } = readComponents(root);
 const pages = new Map([["README.md", renderIndex()]]);
 for (const resource of resources) pages.set(pageOf(resource.name), renderResource(resource));
 pages.set("recipe.md", renderRecipe());
+pages.set("dialects.md", `${made("src/client-api/dialect-table.ts")}\n\n${dialectPage()}`);
 
 const others = [];
 for (const name of await readdir(directory).catch(() => [])) {

@@ -1,3 +1,17 @@
+import {
+  Answer,
+  canceled,
+  Ending,
+  type ErrorBody,
+  errorOf,
+  fromBody,
+  LostStream,
+  mostAnswerBytes,
+  RametError,
+  tooLarge,
+  tooLate,
+} from "./answer.ts";
+
 /** How a client reaches Ramet. What is left out is read from the environment variables RAMET_API_KEY and so on. */
 export interface ConnectionOptions {
   /** RAMET_API_KEY: a key that `ramet key create` printed. */
@@ -8,37 +22,10 @@ export interface ConnectionOptions {
   sandboxUrl?: string;
   /** RAMET_DOMAIN: the domain of the gateway. */
   domain?: string;
-  /** The time limit of one request until its answer begins. @default 60 s */
+  /** The longest time until the answer to a request begins, and without a byte of it. @default 60 s */
   requestTimeoutMs?: number;
-  /** Ends what waits for an answer. */
-  signal?: AbortSignal;
-}
-
-/** An error of Ramet, with one of its codes, which are stable. */
-export class RametError extends Error {
-  override readonly name: string = "RametError";
-  readonly code: string;
-  /** What to do. */
-  readonly hint: string | undefined;
-  /** Whether the same call may succeed later although nobody changes anything. */
-  readonly retryable: boolean;
-  /** Of the HTTP answer; 0 if there was none. */
-  readonly status: number;
-
-  constructor(code: string, message: string, options: ErrorOptions & Partial<ErrorBody> & { status?: number } = {}) {
-    super(message, options);
-    this.code = code;
-    this.hint = options.hint;
-    this.retryable = options.retryable ?? false;
-    this.status = options.status ?? 0;
-  }
-}
-
-export interface ErrorBody {
-  code?: string;
-  message?: string;
-  hint?: string;
-  retryable?: boolean;
+  /** Ends the call that gets it, not what is called later. */
+  signal?: AbortSignal | undefined;
 }
 
 export interface Call {
@@ -46,16 +33,22 @@ export interface Call {
   body?: NonNullable<RequestInit["body"]>;
   headers?: Record<string, string>;
   requestTimeoutMs?: number | undefined;
-  signal?: AbortSignal | undefined;
+  /** Each of them ends it. */
+  signal?: AbortSignal | AbortSignal[] | undefined;
   /** Whether the call can be sent again after a lost answer. */
   repeats?: boolean;
+  /** When the call and the reading of its answer end, by `performance.now()`. @default never */
+  endMs?: number;
 }
+
+/** Reads an answer. One that is lost meanwhile counts as not received. */
+type Read<T> = (answer: Answer) => T | Promise<T>;
 
 /** The settings of a connection, with those of the environment. */
 export class Connection {
-  readonly options: ConnectionOptions;
+  readonly options: Omit<ConnectionOptions, "signal">;
 
-  constructor(given: ConnectionOptions = {}) {
+  constructor({ signal: _, ...given }: ConnectionOptions = {}) {
     const environment = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env ?? {};
     const names = { apiKey: "API_KEY", apiUrl: "API_URL", sandboxUrl: "SANDBOX_URL", domain: "DOMAIN" } as const;
     this.options = { ...given };
@@ -66,21 +59,23 @@ export class Connection {
   }
 
   /** Calls a route of the API. @throws RametError */
-  async api<T>(method: string, path: string, body?: object, call: Call = {}): Promise<T> {
-    const response = await this.request(path, {
+  api<T>(method: string, path: string, body?: object, call: Call = {}): Promise<T> {
+    const all = {
       method,
       ...call,
       ...(body !== undefined && { body: JSON.stringify(body) }),
       headers: {
         ...(body !== undefined && { "content-type": "application/json" }),
         ...(method === "POST" && call.repeats === true && { "idempotency-key": crypto.randomUUID() }),
+        ...call.headers,
       },
       repeats: call.repeats ?? method !== "POST",
-    });
-    return (response.status === 204 ? undefined : await response.json()) as T;
+    };
+    return this.request(path, all, (answer) => answer.json<T>());
   }
 
-  request(path: string, { headers, ...call }: Call): Promise<Response> {
+  /** Sends a request to the API with the key. @throws RametError */
+  async request<T>(path: string, { headers, ...call }: Call, read: Read<T>): Promise<T> {
     const { apiKey, apiUrl, domain } = this.options;
     if (apiKey === undefined)
       throw new RametError("Unauthorized", "There is no API key", { hint: "Set RAMET_API_KEY" });
@@ -88,172 +83,176 @@ export class Connection {
     if (origin === undefined)
       throw new RametError("InvalidArgument", "There is no address of the client API", { hint: "Set RAMET_API_URL" });
     const url = `${origin.replace(/\/+$/, "")}/ramet/v1${path}`;
-    return this.send(url, { ...call, headers: { ...headers, "x-api-key": apiKey } });
+    return this.send(url, { ...call, headers: { ...headers, "x-api-key": apiKey } }, read);
   }
 
   /** Sends a request, again if it can be repeated and was not answered. @throws RametError for each status above 299 */
-  async send(url: string, { repeats = false, ...call }: Call): Promise<Response> {
+  async send<T>(url: string, { repeats = false, endMs = Infinity, ...call }: Call, read: Read<T>): Promise<T> {
+    const { requestTimeoutMs, signal = [], ...init } = call;
+    // It can be read once.
+    const isStream = call.body instanceof ReadableStream;
+    const silenceMs = requestTimeoutMs ?? this.options.requestTimeoutMs ?? 60_000;
+    const limits = { silenceMs, endMs, signals: [signal].flat() };
     for (let attempt = 1; ; attempt++) {
-      const { response, error, waitMs = 0 } = await this.#attempt(url, call);
-      if (error === undefined) return response;
-      // A request that was refused for its rate had no effect.
-      const again = error.status === 429 || (repeats && [0, 502, 503].includes(error.status));
-      if (!again || error.code === "Canceled" || attempt >= mostAttempts) throw error;
-      await pause(Math.min(Math.max(waitMs, 200 * 2 ** attempt), 5_000), this.#signals(call.signal));
+      const { value, error, waitMs } = await attemptOf(url, init, new Ending(limits), read);
+      if (error === undefined) return value as T;
+      const pauseMs = Math.min(Math.max(waitMs, 200 * 2 ** attempt), 5_000);
+      const isLast = attempt >= mostAttempts || performance.now() + pauseMs >= endMs;
+      if (isLast || isStream || !canRepeat(error, repeats)) throw error;
+      await pause(pauseMs, limits.signals);
     }
   }
 
-  async #attempt(url: string, { requestTimeoutMs, signal, ...call }: Omit<Call, "repeats">): Promise<Attempt> {
-    const limit = requestTimeoutMs ?? this.options.requestTimeoutMs ?? 60_000;
-    const given = this.#signals(signal);
-    const late = new AbortController();
-    const timer = setTimeout(
-      () => {
-        late.abort();
-      },
-      limit === 0 ? mostMilliseconds : limit,
-    );
+  /** @returns false if it does not exist: a deletion can be repeated */
+  async delete(path: string, options?: RequestOptions): Promise<boolean> {
     try {
-      const response = await fetch(url, { ...call, signal: AbortSignal.any([...given, late.signal]) });
-      if (response.ok) return { response };
-      const waitMs = 1000 * Number(response.headers.get("retry-after") ?? 0) || 0;
-      return { error: await errorOf(response), waitMs };
-    } catch (cause) {
-      return { error: lost(url, cause, late.signal.aborted, given) };
-    } finally {
-      clearTimeout(timer);
+      await this.api("DELETE", path, undefined, options);
+      return true;
+    } catch (error) {
+      if (error instanceof RametError && error.code === "NotFound") return false;
+      throw error;
     }
   }
 
-  #signals(signal: AbortSignal | undefined): AbortSignal[] {
-    return [signal, this.options.signal].filter((each) => each !== undefined);
+  /**
+   * Calls a route whose work can take longer than a request, and repeats the same request until it is done.
+   * @throws RametError `Timeout`, which does not end the work
+   */
+  async complete<T>(
+    path: string,
+    body: object | undefined,
+    { waitTimeoutMs = 600_000, signal }: WaitLimit,
+  ): Promise<T> {
+    const headers = { "idempotency-key": crypto.randomUUID() };
+    const call = { headers, signal, repeats: true, endMs: endAfter(waitTimeoutMs) };
+    for (const rounds = new Rounds(call); ;) {
+      await rounds.next();
+      try {
+        return await this.api<T>("POST", path, body, call);
+      } catch (error) {
+        if (!(error instanceof RametError) || error.code !== "Timeout") throw error;
+      }
+    }
   }
 
   /**
    * Follows server-sent events until they have a result. After a lost connection, and when the server ends them, it asks again.
-   * @throws RametError `Timeout` after `timeoutMs`; the error of what is followed
+   * @throws RametError `Timeout`; the error of what is followed
    */
-  async follow<T>(path: string, { timeoutMs = 0, onProgress, signal }: FollowOptions<T>): Promise<T> {
-    const end = timeoutMs === 0 ? Infinity : Date.now() + timeoutMs;
-    for (;;) {
-      const leftMs = Math.ceil(Math.min(end - Date.now(), roundMs));
-      if (leftMs <= 0) throw new RametError("Timeout", `It has not ended after ${timeoutMs} ms`, { retryable: true });
-      const response = await this.request(`${path}?timeout_ms=${leftMs}`, { method: "GET", signal, repeats: true });
+  async follow<T>(path: string, { endMs, onProgress, signal }: FollowOptions<T>): Promise<T> {
+    const call = { method: "GET", signal, repeats: true, endMs };
+    for (const rounds = new Rounds(call); ;) {
+      await rounds.next();
+      const leftMs = Math.ceil(Math.min(endMs - performance.now(), roundMs));
+      if (leftMs <= 0) throw tooLate();
+      const answer = await this.request(`${path}?timeout_ms=${leftMs}`, call, (given) => given);
       try {
-        for await (const { event, data } of eventsIn(response)) {
+        for await (const { event, data } of eventsIn(answer)) {
           if (event === "result") return data as T;
-          if (event === "error") throw fromBody(data as ErrorBody, response.status);
+          if (event === "error") throw fromBody(data as ErrorBody, answer.response.status);
           await onProgress?.(data as T);
         }
       } catch (error) {
         if (!(error instanceof LostStream)) throw error;
-        await pause(500, this.#signals(signal));
       }
     }
   }
 }
 
+/** Asks again immediately after a long round, and after short ones more and more rarely. */
+class Rounds {
+  readonly #call: Pick<Call, "signal"> & { endMs: number };
+  #began = -Infinity;
+  #short = 0;
+
+  constructor(call: Pick<Call, "signal"> & { endMs: number }) {
+    this.#call = call;
+  }
+
+  /** @throws RametError `Timeout` */
+  async next(): Promise<void> {
+    const { endMs, signal = [] } = this.#call;
+    const now = performance.now();
+    this.#short = now - this.#began < 2_000 ? this.#short + 1 : 0;
+    const pauseMs = this.#short === 0 ? 0 : Math.min(100 * 2 ** this.#short, 5_000);
+    if (pauseMs > 0) await pause(Math.max(0, Math.min(pauseMs, endMs - now)), [signal].flat());
+    this.#began = performance.now();
+    if (this.#began >= endMs) throw tooLate();
+  }
+}
+
+function canRepeat({ code, status }: RametError, isIdempotent: boolean): boolean {
+  // A request that was refused for its rate had no effect.
+  return status === 429 || (isIdempotent && code !== "Canceled" && [0, 502, 503].includes(status));
+}
+
 /** How long the server follows for one request. */
 const roundMs = 25_000;
+/** While there are no events, the server sends comments more often. */
+const eventSilenceMs = 40_000;
 const mostAttempts = 4;
-/** The longest time of a timer. */
-const mostMilliseconds = 2 ** 31 - 1;
 
-type Attempt =
-  | { response: Response; error?: undefined; waitMs?: undefined }
-  | { response?: undefined; error: RametError; waitMs?: number };
+/** @param milliseconds 0: never */
+export function endAfter(milliseconds: number): number {
+  return milliseconds === 0 ? Infinity : performance.now() + milliseconds;
+}
+
+interface Attempt<T> {
+  value?: T;
+  error?: RametError;
+  waitMs: number;
+}
+
+async function attemptOf<T>(url: string, init: RequestInit, ending: Ending, read: Read<T>): Promise<Attempt<T>> {
+  try {
+    const sent = fetch(url, { ...init, signal: ending.signal });
+    const answer = new Answer(await ending.within(sent, (cause) => notReachable(url, cause)), ending);
+    if (answer.response.ok) return { value: await read(answer), waitMs: 0 };
+    const waitMs = 1000 * Number(answer.response.headers.get("retry-after") ?? 0) || 0;
+    return { error: await errorOf(answer), waitMs };
+  } catch (error) {
+    if (error instanceof RametError) return { error, waitMs: 0 };
+    throw error;
+  }
+}
+
+export interface WaitLimit {
+  /** How long to wait; 0: no limit. The work goes on. @default 10 minutes */
+  waitTimeoutMs?: number | undefined;
+  signal?: AbortSignal | undefined;
+}
 
 export interface FollowOptions<T> {
-  /** 0: no limit. */
-  timeoutMs?: number | undefined;
+  endMs: number;
   /** Called with each new state. */
   onProgress?: ((state: T) => void | Promise<void>) | undefined;
   signal?: AbortSignal | undefined;
 }
 
-async function errorOf(response: Response): Promise<RametError> {
-  const text = await response.text().catch(() => "");
-  let body: ErrorBody = {};
-  try {
-    body = JSON.parse(text) as ErrorBody;
-  } catch {
-    // A proxy has answered.
-  }
-  return fromBody(body, response.status, text);
+async function pause(milliseconds: number, signals: readonly AbortSignal[]): Promise<void> {
+  const ending = new Ending({ silenceMs: 0, endMs: Infinity, signals });
+  const aborted = new Promise((resolve) => {
+    ending.signal.addEventListener("abort", resolve);
+    setTimeout(resolve, milliseconds);
+  });
+  await aborted;
+  ending.close();
+  if (ending.signal.aborted) throw canceled();
 }
 
-/** The code of a guest is one of Connect, in lower case. */
-export function fromBody(body: ErrorBody, status: number, text = ""): RametError {
-  const code = typeof body.code === "string" ? body.code : (codes[status] ?? "Internal");
-  const message = body.message ?? (text.slice(0, 200) || `The server answered with the status ${status}`);
-  return new RametError(connectCodes[code] ?? code, message, { ...body, status });
-}
-
-const codes: Record<number, string> = {
-  400: "InvalidArgument",
-  401: "Unauthorized",
-  403: "Forbidden",
-  404: "NotFound",
-  409: "Conflict",
-  429: "TooManyRequests",
-  502: "GuestUnreachable",
-  503: "Unavailable",
-  504: "Timeout",
-};
-
-const connectCodes: Record<string, string> = {
-  not_found: "NotFound",
-  invalid_argument: "InvalidArgument",
-  already_exists: "AlreadyExists",
-  permission_denied: "Forbidden",
-  unauthenticated: "Unauthorized",
-  deadline_exceeded: "Timeout",
-  unavailable: "Unavailable",
-};
-
-function lost(url: string, cause: unknown, isLate: boolean, given: AbortSignal[]): RametError {
+function notReachable(url: string, cause: unknown): RametError {
   const why = cause instanceof Error ? cause.message : String(cause);
-  if (given.some((each) => each.aborted)) return new RametError("Canceled", "The caller has aborted it", { cause });
-  if (isLate) return new RametError("Timeout", `${url} has not answered in time`, { cause, retryable: true });
   return new RametError("Unavailable", `${url} is not reachable: ${why}`, { cause, retryable: true });
 }
 
-async function pause(milliseconds: number, given: AbortSignal[]): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve, milliseconds));
-  if (given.some((each) => each.aborted)) throw new RametError("Canceled", "The caller has aborted it");
-}
-
-/** The end of a stream before its last message. */
-export class LostStream extends RametError {
-  constructor(cause?: unknown) {
-    super("Unavailable", "The connection was lost", { cause, retryable: true });
-  }
-}
-
-/** The bytes of an answer, which every environment can read from its stream in this way. @throws LostStream */
-export async function* bytesOf(response: Response): AsyncGenerator<Uint8Array> {
-  const reader = (response.body as ReadableStream<Uint8Array> | null)?.getReader();
-  if (reader === undefined) return;
-  try {
-    for (;;) {
-      const { done, value } = await reader.read().catch((cause: unknown) => {
-        throw new LostStream(cause);
-      });
-      if (done) return;
-      yield value;
-    }
-  } finally {
-    void reader.cancel().catch(() => undefined);
-  }
-}
-
-async function* eventsIn(response: Response): AsyncGenerator<{ event: string; data: unknown }> {
+async function* eventsIn(answer: Answer): AsyncGenerator<{ event: string; data: unknown }> {
   const decoder = new TextDecoder();
   let text = "";
-  for await (const bytes of bytesOf(response)) {
+  for await (const bytes of answer.bytes(eventSilenceMs)) {
     text += decoder.decode(bytes, { stream: true });
     const parts = text.split("\n\n");
     text = parts.pop() ?? "";
+    if (text.length > mostAnswerBytes) throw tooLarge("An event", mostAnswerBytes);
     for (const part of parts) {
       const found = /^event: (\w+)\ndata: (.*)$/s.exec(part);
       if (found !== null) yield { event: found[1] ?? "", data: JSON.parse(found[2] ?? "null") as unknown };
@@ -263,13 +262,13 @@ async function* eventsIn(response: Response): AsyncGenerator<{ event: string; da
 
 /** Sends requests to port 49983 of a sandbox, whose guest has the API of E2B's envd. */
 export interface Guest {
-  send(path: string, call: Call): Promise<Response>;
+  send<T>(path: string, call: Call, read: Read<T>): Promise<T>;
 }
 
 export interface RequestOptions {
-  /** The time limit of one request until its answer begins. */
-  requestTimeoutMs?: number;
-  signal?: AbortSignal;
+  /** The longest time until the answer to a request begins, and without a byte of it. */
+  requestTimeoutMs?: number | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 /** The header by which a guest runs commands and owns files as another user. */
@@ -278,19 +277,17 @@ export function asUser(user: string | undefined): Record<string, string> {
 }
 
 /** Calls a method of the guest. */
-export async function unary<T>(
+export function unary<T>(
   guest: Guest,
   method: string,
   message: object,
-  options: RequestOptions & { user?: string | undefined } = {},
-) {
-  const { user, requestTimeoutMs, signal } = options;
-  const response = await guest.send(`/${method}`, {
+  { user, ...options }: RequestOptions & { user?: string | undefined } = {},
+): Promise<T> {
+  const call = {
     method: "POST",
     body: JSON.stringify(message),
     headers: { "content-type": "application/json", "connect-protocol-version": "1", ...asUser(user) },
-    requestTimeoutMs,
-    signal,
-  });
-  return (await response.json()) as T;
+    ...options,
+  };
+  return guest.send(`/${method}`, call, (answer) => answer.json<T>());
 }

@@ -1,9 +1,17 @@
-import { asUser, type Guest, RametError, type RequestOptions, unary } from "./connection.ts";
+import { type Answer, RametError } from "./answer.ts";
+import { asUser, type Guest, type RequestOptions, unary } from "./connection.ts";
 
 export interface FileOptions extends RequestOptions {
   /** A user of the image, who reads or owns the file. @default the sandbox's user */
   user?: string;
 }
+
+export interface ReadOptions extends FileOptions {
+  /** A larger file is the error `OutOfRange`, but not with the format `stream`. @default 256 MiB */
+  maxBytes?: number;
+}
+
+const mostFileBytes = 256 * 1024 * 1024;
 
 export interface EntryInfo {
   name: string;
@@ -28,37 +36,37 @@ export class Files {
     this.#guest = guest;
   }
 
-  read(path: string, options?: FileOptions & { format?: "text" }): Promise<string>;
-  read(path: string, options: FileOptions & { format: "bytes" }): Promise<Uint8Array>;
-  read(path: string, options: FileOptions & { format: "blob" }): Promise<Blob>;
-  read(path: string, options: FileOptions & { format: "stream" }): Promise<ReadableStream<Uint8Array>>;
+  read(path: string, options?: ReadOptions & { format?: "text" }): Promise<string>;
+  read(path: string, options: ReadOptions & { format: "bytes" }): Promise<Uint8Array>;
+  read(path: string, options: ReadOptions & { format: "blob" }): Promise<Blob>;
+  read(path: string, options: ReadOptions & { format: "stream" }): Promise<ReadableStream<Uint8Array>>;
   async read(
     path: string,
-    { format = "text", user, ...options }: FileOptions & { format?: string } = {},
+    { format = "text", user, maxBytes = mostFileBytes, ...options }: ReadOptions & { format?: string } = {},
   ): Promise<unknown> {
     const call = { method: "GET", headers: asUser(user), repeats: true, ...options };
-    const response = await this.#guest.send(pathOf(path), call);
-    if (format === "stream") return response.body;
-    if (format === "blob") return response.blob();
-    return format === "bytes" ? new Uint8Array(await response.arrayBuffer()) : response.text();
+    return this.#guest.send<unknown>(pathOf(path), call, async (answer) => {
+      if (format === "stream") return streamOf(answer);
+      if (format === "text") return answer.text(maxBytes);
+      const bytes = await answer.collected(maxBytes);
+      return format === "blob" ? new Blob([bytes]) : bytes;
+    });
   }
 
   /** Writes a file, and creates its parent directories. */
   async write(path: string, data: Content, { user, ...options }: FileOptions = {}): Promise<EntryInfo> {
-    const isStream = data instanceof ReadableStream;
-    const response = await this.#guest.send(pathOf(path), {
+    const call = {
       method: "POST",
       body: data,
       headers: { "content-type": "application/octet-stream", ...asUser(user) },
-      // A file can be written again, but a stream can be read once.
-      repeats: !isStream,
+      repeats: true,
       // It takes as long as the file is large.
       requestTimeoutMs: 0,
       ...options,
-      ...(isStream && { duplex: "half" }),
-    });
-    const [written = {}] = [(await response.json()) as Entry | Entry[]].flat();
-    return entryOf(written);
+      ...(data instanceof ReadableStream && { duplex: "half" }),
+    };
+    const written = await this.#guest.send(pathOf(path), call, (answer) => answer.json<Entry | Entry[]>());
+    return entryOf([written].flat()[0] ?? {});
   }
 
   async list(path: string, { depth = 1, ...options }: FileOptions & { depth?: number } = {}): Promise<EntryInfo[]> {
@@ -133,6 +141,20 @@ const types: Record<string, EntryInfo["type"]> = {
 
 function pathOf(path: string): string {
   return `/files?${new URLSearchParams({ path }).toString()}`;
+}
+
+function streamOf(answer: Answer): ReadableStream<Uint8Array> {
+  const bytes = answer.bytes();
+  return new ReadableStream({
+    pull: async (controller) => {
+      const next = await bytes.next();
+      if (next.done === true) controller.close();
+      else controller.enqueue(next.value);
+    },
+    cancel: async () => {
+      await bytes.return(undefined);
+    },
+  });
 }
 
 async function unlessCode(code: string, work: Promise<unknown>): Promise<boolean> {

@@ -1,7 +1,8 @@
 import { Connection, type ConnectionOptions } from "./connection.ts";
 
 /** Ramet's own client: fetch only, for Node 20, Bun, Deno and browsers. */
-export { Connection, type ConnectionOptions, RametError } from "./connection.ts";
+export { RametError } from "./answer.ts";
+export { Connection, type ConnectionOptions } from "./connection.ts";
 export { type EntryInfo, type Files } from "./files.ts";
 export {
   CommandExitError,
@@ -53,11 +54,14 @@ export interface SnapshotDiff {
 
 /** The named snapshots of the namespace. */
 export const snapshots = {
-  list: (options: ConnectionOptions = {}): Promise<{ snapshots: NamedSnapshot[] }> =>
-    new Connection(options).api("GET", "/snapshots"),
+  list: (options: ConnectionOptions = {}): Promise<{ snapshots: NamedSnapshot[] }> => get("/snapshots", options),
   versions: (name: string, options: ConnectionOptions = {}): Promise<NamedSnapshot> =>
-    new Connection(options).api("GET", `/snapshots/${encodeURIComponent(name)}`),
+    get(`/snapshots/${encodeURIComponent(name)}`, options),
   /** Compares two versions: `diff("a@1", "a@2")`. */
   diff: (from: string, to: string, options: ConnectionOptions = {}): Promise<SnapshotDiff> =>
-    new Connection(options).api("GET", `/diff?${new URLSearchParams({ from, to }).toString()}`),
+    get(`/diff?${new URLSearchParams({ from, to }).toString()}`, options),
 };
+
+function get<T>(path: string, { signal, ...options }: ConnectionOptions): Promise<T> {
+  return new Connection(options).api("GET", path, undefined, { signal });
+}

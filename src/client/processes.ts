@@ -1,13 +1,5 @@
-import {
-  asUser,
-  bytesOf,
-  fromBody,
-  type Guest,
-  LostStream,
-  RametError,
-  type RequestOptions,
-  unary,
-} from "./connection.ts";
+import { type Answer, fromBody, LostStream, mostAnswerBytes, RametError, tooLarge } from "./answer.ts";
+import { asUser, endAfter, type Guest, type RequestOptions, unary } from "./connection.ts";
 
 export interface CommandOptions extends RequestOptions {
   cwd?: string;
@@ -20,6 +12,11 @@ export interface CommandOptions extends RequestOptions {
   stdin?: boolean;
   /** The command is killed after this time; 0: never. @default 60 s */
   timeoutMs?: number;
+  /**
+   * How much output `stdout` and `stderr` collect. More is the error `OutOfRange` at the end of the command; callbacks get all output.
+   * 0: nothing is collected, and nothing is too much. @default 64 MiB
+   */
+  maxOutputBytes?: number;
   /** Whether to return when it has started. @default false */
   background?: boolean;
 }
@@ -91,9 +88,8 @@ export class Commands {
   }
 
   async list(options?: RequestOptions): Promise<ProcessInfo[]> {
-    const answer = await unary<{
-      processes?: ListedProcess[];
-    }>(this.#guest, "process.Process/List", {}, options);
+    const method = "process.Process/List";
+    const answer = await unary<{ processes?: ListedProcess[] }>(this.#guest, method, {}, options);
     return (answer.processes ?? []).map(({ config, ...each }) => ({
       ...each,
       ...config,
@@ -161,6 +157,7 @@ export class CommandHandle {
   readonly #guest: Guest;
   readonly #ended: Promise<CommandResult>;
   readonly #disconnect: AbortController;
+  #bytes = 0;
   readonly #out = new TextDecoder();
   readonly #err = new TextDecoder();
 
@@ -195,29 +192,34 @@ export class CommandHandle {
   }
 
   async #follow(messages: AsyncGenerator<Message>, following: Following): Promise<CommandResult> {
+    const { maxOutputBytes = mostAnswerBytes } = following;
     let end: Ended | undefined;
     for await (const { event = {} } of messages) {
-      if (event.data !== undefined) await this.#take(event.data, following);
+      if (event.data !== undefined) await this.#take(event.data, following, maxOutputBytes);
       end = event.end ?? end;
     }
     if (end === undefined) throw new LostStream();
+    if (maxOutputBytes > 0 && this.#bytes > maxOutputBytes) throw tooLarge("The output of the command", maxOutputBytes);
     const { stdout, stderr } = this;
     const { exitCode = 0, error = whyKilled(end) } = end;
     return error === undefined ? { exitCode, stdout, stderr } : { exitCode, stdout, stderr, error };
   }
 
-  async #take({ stdout, stderr, pty }: Output, { onStdout, onStderr, onData }: Following): Promise<void> {
+  async #take({ stdout, stderr, pty }: Output, following: Following, mostBytes: number): Promise<void> {
+    const isKept = (bytes: Uint8Array) => (this.#bytes += bytes.length) <= mostBytes;
     if (stdout !== undefined) {
-      const text = this.#out.decode(fromBase64(stdout), { stream: true });
-      this.stdout += text;
-      await onStdout?.(text);
+      const bytes = fromBase64(stdout);
+      const text = this.#out.decode(bytes, { stream: true });
+      if (isKept(bytes)) this.stdout += text;
+      await following.onStdout?.(text);
     }
     if (stderr !== undefined) {
-      const text = this.#err.decode(fromBase64(stderr), { stream: true });
-      this.stderr += text;
-      await onStderr?.(text);
+      const bytes = fromBase64(stderr);
+      const text = this.#err.decode(bytes, { stream: true });
+      if (isKept(bytes)) this.stderr += text;
+      await following.onStderr?.(text);
     }
-    if (pty !== undefined) await onData?.(fromBase64(pty));
+    if (pty !== undefined) await following.onData?.(fromBase64(pty));
   }
 }
 
@@ -246,7 +248,7 @@ interface Message {
   };
 }
 
-interface Following extends Pick<CommandOptions, "onStdout" | "onStderr"> {
+interface Following extends Pick<CommandOptions, "onStdout" | "onStderr" | "maxOutputBytes"> {
   onData?: (data: Uint8Array) => void | Promise<void>;
   disconnect: AbortController;
 }
@@ -262,7 +264,7 @@ async function open(
 ): Promise<CommandHandle> {
   const { user, timeoutMs = 60_000, requestTimeoutMs, signal } = options;
   const disconnect = new AbortController();
-  const response = await guest.send(`/process.Process/${method}`, {
+  const call = {
     method: "POST",
     body: envelope(message),
     headers: {
@@ -272,9 +274,11 @@ async function open(
       ...asUser(user),
     },
     requestTimeoutMs,
-    signal: signal === undefined ? disconnect.signal : AbortSignal.any([signal, disconnect.signal]),
-  });
-  const messages = messagesIn(response);
+    signal: signal === undefined ? disconnect.signal : [signal, disconnect.signal],
+    // The guest kills the command in time and says so, unless it is silent.
+    endMs: endAfter(timeoutMs && timeoutMs + 1_000),
+  };
+  const messages = messagesIn(await guest.send(`/process.Process/${method}`, call, (answer) => answer));
   const first = await messages.next();
   const pid = first.done === true ? undefined : first.value.event?.start?.pid;
   if (pid === undefined) throw new LostStream();
@@ -308,15 +312,17 @@ function envelope(message: object): Uint8Array<ArrayBuffer> {
 const endFlag = 2;
 
 /** @throws RametError the error in the last message; LostStream without it */
-async function* messagesIn(response: Response): AsyncGenerator<Message> {
+async function* messagesIn(answer: Answer): AsyncGenerator<Message> {
   let held = new Uint8Array();
-  for await (const bytes of bytesOf(response)) {
+  // A command may print nothing for long.
+  for await (const bytes of answer.bytes(0)) {
     const joined = new Uint8Array(held.length + bytes.length);
     joined.set(held);
     joined.set(bytes, held.length);
     held = joined;
     while (held.length >= 5) {
       const end = 5 + new DataView(held.buffer, held.byteOffset).getUint32(1);
+      if (end > mostAnswerBytes) throw tooLarge("A message", mostAnswerBytes);
       if (held.length < end) break;
       const message = JSON.parse(new TextDecoder().decode(held.subarray(5, end))) as Message & { error?: object };
       if (((held[0] ?? 0) & endFlag) !== 0) {

@@ -1,11 +1,12 @@
+import { type ErrorBody, fromBody, RametError } from "./answer.ts";
 import {
   Connection,
   type ConnectionOptions,
-  type ErrorBody,
+  endAfter,
   type FollowOptions,
   type Guest,
-  fromBody,
-  RametError,
+  type RequestOptions,
+  type WaitLimit,
 } from "./connection.ts";
 import { Files } from "./files.ts";
 import { Commands, Pty } from "./processes.ts";
@@ -93,6 +94,15 @@ export interface NewCheckpoint {
   consistency?: "crash" | "sync" | "quiesced" | "atomic";
 }
 
+export interface WaitOptions extends Omit<FollowOptions<Checkpoint>, "endMs"> {
+  checkpoint_id: string;
+  timeoutMs?: number;
+}
+
+interface Forks {
+  forks: (Opened | { error: ErrorBody })[];
+}
+
 interface Opened {
   sandbox: SandboxInfo;
   access: { token: string; traffic_token: string; domain: string | null };
@@ -121,12 +131,12 @@ export class Sandbox {
     this.#connection = connection;
     this.#domain = connection.options.domain ?? access.domain ?? undefined;
     const guest: Guest = {
-      send: (path, { headers, ...call }) => {
+      send: (path, { headers, ...call }, read) => {
         const { sandboxUrl } = connection.options;
         const origin = sandboxUrl?.replace(/\/+$/, "") ?? `https://${this.getHost(guestPort)}`;
         const to = { "e2b-sandbox-id": this.sandboxId, "e2b-sandbox-port": `${guestPort}` };
         const all = { ...headers, ...to, "x-access-token": access.token };
-        return connection.send(`${origin}${path}`, { ...call, headers: all });
+        return connection.send(`${origin}${path}`, { ...call, headers: all }, read);
       },
     };
     this.checkpoint = new Checkpoints(connection, this.sandboxId);
@@ -140,88 +150,87 @@ export class Sandbox {
    * @throws RametError
    */
   static async create(options: SandboxOptions = {}): Promise<Sandbox> {
-    const { template, snapshot, checkpoint, metadata, envs, timeoutMs, lifecycle, onProgress } = options;
+    const { template, snapshot, checkpoint, metadata, envs, timeoutMs, lifecycle, onProgress, signal } = options;
     const connection = new Connection(options);
     const body = { template, snapshot, checkpoint, metadata, envs, timeout_ms: timeoutMs };
     const request = { ...body, on_timeout: lifecycle?.onTimeout };
-    const opened = await connection.api<Opened>("POST", "/sandboxes", request, { repeats: true });
+    const endMs = endAfter(options.startTimeoutMs ?? 120_000);
+    const opened = await connection.api<Opened>("POST", "/sandboxes", request, { repeats: true, endMs, signal });
     const created = new Sandbox(connection, opened);
-    await onProgress?.(opened.sandbox);
-    if (opened.sandbox.state === "running") return created;
-    const following = { timeoutMs: options.startTimeoutMs ?? 120_000, onProgress };
     try {
-      await connection.follow<SandboxInfo>(`/sandboxes/${created.sandboxId}/wait`, following);
+      await onProgress?.(opened.sandbox);
+      if (opened.sandbox.state !== "running")
+        await connection.follow<SandboxInfo>(pathOf(created.sandboxId, "/wait"), { endMs, onProgress, signal });
+      return created;
     } catch (error) {
-      await Sandbox.kill(created.sandboxId, withoutSignal(options)).catch(() => false);
+      // What cannot be deleted now ends when its time is over.
+      await created.kill().catch(() => false);
       throw error;
     }
-    return created;
   }
 
-  /** Connects to a sandbox by its id or its name. A paused one is resumed. */
-  static async connect(id: string, options: LifeOptions = {}): Promise<Sandbox> {
+  /** Connects to a sandbox by its id or its name. A paused one is resumed, and awaited. */
+  static async connect(id: string, options: LifeOptions & WaitLimit = {}): Promise<Sandbox> {
     const connection = new Connection(options);
     return new Sandbox(connection, await connect(connection, id, options));
   }
 
-  static list(options: ConnectionOptions = {}): Promise<{ sandboxes: SandboxInfo[] }> {
-    return new Connection(options).api("GET", "/sandboxes");
+  static list({ signal, ...options }: ConnectionOptions = {}): Promise<{ sandboxes: SandboxInfo[] }> {
+    return new Connection(options).api("GET", "/sandboxes", undefined, { signal });
   }
 
   /** Deletes a sandbox by its id or its name. @returns false if it does not exist */
-  static async kill(id: string, options: ConnectionOptions = {}): Promise<boolean> {
-    try {
-      await new Connection(options).api("DELETE", pathOf(id));
-      return true;
-    } catch (error) {
-      if (error instanceof RametError && error.code === "NotFound") return false;
-      throw error;
-    }
+  static kill(id: string, { signal, ...options }: ConnectionOptions = {}): Promise<boolean> {
+    return new Connection(options).delete(pathOf(id), { signal });
   }
 
-  kill(): Promise<boolean> {
-    return Sandbox.kill(this.sandboxId, this.#connection.options);
+  /** Deletes it. @returns false if it does not exist */
+  kill(options?: RequestOptions): Promise<boolean> {
+    return this.#connection.delete(pathOf(this.sandboxId), options);
   }
 
   /** The same. */
-  delete(): Promise<boolean> {
-    return this.kill();
+  delete(options?: RequestOptions): Promise<boolean> {
+    return this.kill(options);
   }
 
-  getInfo(): Promise<SandboxInfo> {
-    return this.#connection.api("GET", pathOf(this.sandboxId));
+  getInfo(options?: RequestOptions): Promise<SandboxInfo> {
+    return this.#connection.api("GET", pathOf(this.sandboxId), undefined, options);
   }
 
-  async isRunning(): Promise<boolean> {
-    const { state } = await this.getInfo();
+  async isRunning(options?: RequestOptions): Promise<boolean> {
+    const { state } = await this.getInfo(options);
     return state === "running" || state === "snapshotting";
   }
 
-  /** Pauses it with its memory, and waits until its state is stored. */
-  pause(options: { memory?: boolean } = {}): Promise<SandboxInfo> {
-    return this.#connection.api("POST", pathOf(this.sandboxId, "/pause"), options, { repeats: true });
+  /**
+   * Pauses it with its memory, and waits until its state is stored.
+   * @throws RametError such as `Timeout`, which does not end the pause
+   */
+  pause({ memory, ...options }: { memory?: boolean } & WaitLimit = {}): Promise<SandboxInfo> {
+    return this.#connection.complete(pathOf(this.sandboxId, "/pause"), { memory }, options);
   }
 
   /** Resumes it if it is paused, and else extends its time. */
-  async resume(options: { timeoutMs?: number } = {}): Promise<this> {
+  async resume(options: { timeoutMs?: number } & WaitLimit = {}): Promise<this> {
     await connect(this.#connection, this.sandboxId, options);
     return this;
   }
 
   /** Sets its remaining time. */
-  setTimeout(timeoutMs: number): Promise<void> {
+  setTimeout(timeoutMs: number, options?: RequestOptions): Promise<void> {
     const body = { timeout_ms: timeoutMs };
-    return this.#connection.api("POST", pathOf(this.sandboxId, "/timeout"), body, { repeats: true });
+    return this.#connection.api("POST", pathOf(this.sandboxId, "/timeout"), body, { ...options, repeats: true });
   }
 
   /** Clones it with its memory and processes while it runs. Each clone succeeds or fails independently. */
   async fork(
-    options: { count?: number; timeoutMs?: number; lifecycle?: { onTimeout?: "kill" | "pause" } } = {},
+    options: RequestOptions & { count?: number; timeoutMs?: number; lifecycle?: SandboxOptions["lifecycle"] } = {},
   ): Promise<(Sandbox | RametError)[]> {
-    const { count, timeoutMs, lifecycle } = options;
+    const { count, timeoutMs, lifecycle, ...call } = options;
     const body = { count, timeout_ms: timeoutMs, on_timeout: lifecycle?.onTimeout };
     const path = pathOf(this.sandboxId, "/fork");
-    const answer = await this.#connection.api<{ forks: (Opened | { error: ErrorBody })[] }>("POST", path, body);
+    const answer = await this.#connection.api<Forks>("POST", path, body, call);
     return answer.forks.map((fork) =>
       "error" in fork ? fromBody(fork.error, 0) : new Sandbox(this.#connection, fork),
     );
@@ -245,12 +254,12 @@ export class Checkpoints {
   }
 
   /** Requests a checkpoint, and does not wait for it. */
-  create(options: NewCheckpoint = {}): Promise<Checkpoint> {
-    return this.#connection.api("POST", this.#path, options, { repeats: true });
+  create(given: NewCheckpoint = {}, options?: RequestOptions): Promise<Checkpoint> {
+    return this.#connection.api("POST", this.#path, given, { ...options, repeats: true });
   }
 
-  list(): Promise<{ checkpoints: Checkpoint[] }> {
-    return this.#connection.api("GET", this.#path);
+  list(options?: RequestOptions): Promise<{ checkpoints: Checkpoint[] }> {
+    return this.#connection.api("GET", this.#path, undefined, options);
   }
 
   /**
@@ -258,31 +267,33 @@ export class Checkpoints {
    * @param options.timeoutMs the time limit; 0: none. Default: 10 minutes
    * @throws RametError the error of the capture; `Timeout`, which does not end the capture
    */
-  wait({ checkpoint_id, timeoutMs = 600_000, ...options }: FollowOptions<Checkpoint> & { checkpoint_id: string }) {
+  wait({ checkpoint_id, timeoutMs = 600_000, ...options }: WaitOptions): Promise<Checkpoint> {
     const path = `${this.#path}/${encodeURIComponent(checkpoint_id)}/wait`;
-    return this.#connection.follow<Checkpoint>(path, { timeoutMs, ...options });
+    return this.#connection.follow<Checkpoint>(path, { endMs: endAfter(timeoutMs), ...options });
   }
 
-  /** Deletes a checkpoint. Sandboxes that were created from it stay. */
-  delete(id: string): Promise<void> {
-    return this.#connection.api("DELETE", `${this.#path}/${encodeURIComponent(id)}`);
+  /** Deletes a checkpoint. Sandboxes that were created from it stay. @returns false if it does not exist */
+  delete(id: string, options?: RequestOptions): Promise<boolean> {
+    return this.#connection.delete(`${this.#path}/${encodeURIComponent(id)}`, options);
   }
 
-  /** Restores a checkpoint in the sandbox, in place: what it has changed since is lost. */
-  restore(id: string): Promise<Restored> {
-    const path = `${this.#path}/${encodeURIComponent(id)}/restore`;
-    return this.#connection.api("POST", path, undefined, { repeats: true });
+  /**
+   * Restores a checkpoint in the sandbox, in place: what it has changed since is lost.
+   * @throws RametError such as `Timeout`, which does not end the restore
+   */
+  restore(id: string, options: WaitLimit = {}): Promise<Restored> {
+    return this.#connection.complete(`${this.#path}/${encodeURIComponent(id)}/restore`, undefined, options);
   }
 }
 
-function connect(connection: Connection, id: string, { timeoutMs }: { timeoutMs?: number }): Promise<Opened> {
-  return connection.api("POST", pathOf(id, "/connect"), { timeout_ms: timeoutMs }, { repeats: true });
+function connect(
+  connection: Connection,
+  id: string,
+  { timeoutMs, waitTimeoutMs, signal }: { timeoutMs?: number } & WaitLimit,
+): Promise<Opened> {
+  return connection.complete(pathOf(id, "/connect"), { timeout_ms: timeoutMs }, { waitTimeoutMs, signal });
 }
 
 function pathOf(id: string, rest = ""): string {
   return `/sandboxes/${encodeURIComponent(id)}${rest}`;
-}
-
-function withoutSignal({ signal: _, ...options }: ConnectionOptions): ConnectionOptions {
-  return options;
 }

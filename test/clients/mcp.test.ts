@@ -65,7 +65,7 @@ async function create(client: Client, source = "python"): Promise<string> {
 describe.each([
   ["stdio", overStdio],
   ["HTTP", () => overHttp()],
-])("over %s", (_, open) => {
+])("over %s", (transport, open) => {
   let client: Client;
   beforeAll(async () => {
     client = await open();
@@ -152,15 +152,30 @@ describe.each([
   });
 
   it("captures without a wait, waits for the checkpoint, and restores it", async () => {
+    // Checkpoints outlive their sandboxes.
+    const name = `before ${transport}`;
     const sandbox = await create(client);
-    const { json } = await call(client, "checkpoint", { sandbox, name: "before" });
+    const { json } = await call(client, "checkpoint", { sandbox, name });
     const done = await call(client, "wait", { checkpoint: json["checkpoint"] });
-    expect(done.json).toMatchObject({ checkpoint: json["checkpoint"], name: "before", phase: "Succeeded" });
+    expect(done.json).toMatchObject({ checkpoint: json["checkpoint"], name, phase: "Succeeded" });
     await call(client, "write_file", { sandbox, path: "/later", content: "lost" });
     const back = await call(client, "restore", { sandbox, snapshot: json["checkpoint"] });
     expect(back.isError, back.text).toBe(false);
     expect((await call(client, "read_file", { sandbox, path: "/later" })).isError).toBe(true);
-    const again = await call(client, "checkpoint", { sandbox, name: "before" });
+    await call(client, "write_file", { sandbox, path: "/later", content: "lost" });
+    expect((await call(client, "wait", { checkpoint: name })).json).toEqual(done.json);
+    const named = await call(client, "restore", { sandbox, snapshot: name });
+    expect(named.isError, named.text).toBe(false);
+    expect((await call(client, "read_file", { sandbox, path: "/later" })).isError).toBe(true);
+    const other = await create(client);
+    const same = await call(client, "checkpoint", { sandbox: other, name });
+    const several = await call(client, "wait", { checkpoint: name });
+    expect(several.json["error"]).toMatchObject({ code: "InvalidArgument" });
+    for (const id of [json["checkpoint"], same.json["checkpoint"]]) expect(several.text).toContain(id);
+    const own = await call(client, "wait", { checkpoint: name, sandbox: other });
+    expect(own.json).toMatchObject({ checkpoint: same.json["checkpoint"] });
+    await call(client, "kill_sandbox", { sandbox: other });
+    const again = await call(client, "checkpoint", { sandbox, name });
     expect(again.json["error"]).toMatchObject({ code: "AlreadyExists" });
     const diff = await call(client, "diff", { from: "none@1", to: "none@2" });
     expect(diff.json["error"]).toMatchObject({ code: "NotFound" });

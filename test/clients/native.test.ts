@@ -108,10 +108,7 @@ describe("the page of seed 004", () => {
     await sandbox.checkpoint.delete(cp.checkpoint_id);
     const { checkpoints } = await sandbox.checkpoint.list();
     expect(checkpoints.map(({ id }) => id)).not.toContain(cp.checkpoint_id);
-    expect(await rejected(sandbox.checkpoint.delete(cp.checkpoint_id))).toMatchObject({
-      code: "NotFound",
-      status: 404,
-    });
+    expect(await sandbox.checkpoint.delete(cp.checkpoint_id)).toBe(false);
   });
 
   it("keeps the sandbox running, which a restore takes back in place", async () => {
@@ -187,6 +184,17 @@ describe("a checkpoint", () => {
     const error = await rejected(Sandbox.create({ checkpoint: cp.checkpoint_id }));
     expect(error).toMatchObject({ code: "CheckpointNotReady", status: 409, retryable: true });
     expect((await sandbox.checkpoint.wait(cp)).contents).toEqual(["filesystem"]);
+  });
+
+  it("is found below its own sandbox only, also after that was deleted", async () => {
+    const other = await Sandbox.create({ template: "python" });
+    const cp = await other.checkpoint.create({ name: "of other" });
+    await other.checkpoint.wait(cp);
+    expect(await sandbox.checkpoint.delete(cp.id)).toBe(false);
+    expect(await rejected(sandbox.checkpoint.wait(cp))).toMatchObject({ code: "NotFound", status: 404 });
+    await other.kill();
+    expect((await other.checkpoint.wait({ checkpoint_id: "of other" })).id).toBe(cp.id);
+    expect(await other.checkpoint.delete(cp.id)).toBe(true);
   });
 
   it("is captured of a paused sandbox, too", async () => {

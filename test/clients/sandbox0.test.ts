@@ -30,12 +30,16 @@ async function call(
   request: string,
   given?: unknown,
   token = environment["SANDBOX0_TOKEN"],
-  prefix = "",
+  { prefix = "", headers = {} }: { prefix?: string; headers?: Record<string, string> } = {},
 ): Promise<Answer> {
   const [method = "", path = ""] = request.split(" ");
   const answer = await fetch(`${world.apiUrl}${prefix}${path}`, {
     method,
-    headers: { ...(token !== undefined && { authorization: `Bearer ${token}` }), "content-type": "application/json" },
+    headers: {
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      "content-type": "application/json",
+      ...headers,
+    },
     ...(given !== undefined && { body: typeof given === "string" ? given : JSON.stringify(given) }),
   });
   return { status: answer.status, headers: answer.headers, body: (await answer.json()) as Answer["body"] };
@@ -204,6 +208,22 @@ describe("the requests of the command line", () => {
   });
 });
 
+it("creates once for each Idempotency-Key, and refuses another request with it", async () => {
+  const once = (request: string, body: object, key: string) =>
+    call(request, body, environment["SANDBOX0_TOKEN"], { headers: { "idempotency-key": key } });
+  const claim = (body: object) => once("POST /api/v1/sandboxes", { template: "default", ...body }, "claim");
+  const id = textOf((await claim({ config: { ttl: 600 } })).body.data["sandbox_id"]);
+  expect((await claim({ config: { ttl: 600 } })).body.data["sandbox_id"]).toBe(id);
+  expect(await claim({ config: { ttl: 601 } })).toMatchObject({ status: 409, body: { error: { code: "conflict" } } });
+  const fork = () => once(`POST /api/v1/sandboxes/${id}/fork`, {}, "fork");
+  const [first, second] = [await fork(), await fork()];
+  expect(first).toMatchObject({ status: 201 });
+  expect(second.body.data["sandbox"]).toMatchObject({ id: (first.body.data["sandbox"] as { id: string }).id });
+  expect(await once(`POST /api/v1/sandboxes/${id}/fork`, {}, "claim")).toMatchObject({ status: 409 });
+  for (const each of [id, textOf((first.body.data["sandbox"] as { id: string }).id)])
+    await call(`DELETE /api/v1/sandboxes/${each}`);
+});
+
 it("hides and deletes a snapshot when it expires", async () => {
   const claimed = await call("POST /api/v1/sandboxes", { template: "default" });
   const id = textOf(claimed.body.data["sandbox_id"]);
@@ -313,7 +333,7 @@ describe("requests of others", () => {
     const { apiKey } = await world.connection();
     const answer = await fetch(`${world.apiUrl}/api/v1/sandboxes`, { headers: { authorization: `Bearer ${apiKey}` } });
     expect(await answer.json()).not.toHaveProperty("success");
-    const prefixed = await call("GET /api/v1/sandboxes", undefined, apiKey, "/sandbox0");
+    const prefixed = await call("GET /api/v1/sandboxes", undefined, apiKey, { prefix: "/sandbox0" });
     expect(prefixed.body.success).toBe(true);
   });
 });

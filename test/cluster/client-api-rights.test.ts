@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { E2bRoute } from "../../src/client-api/dialects/e2b/call.ts";
 import { e2bRoutes } from "../../src/client-api/dialects/e2b/routes.ts";
+import { nativePrefix, nativeRoutes } from "../../src/client-api/dialects/native/routes.ts";
+import { sandbox0Routes } from "../../src/client-api/dialects/sandbox0/routes.ts";
 import type { Need } from "../../src/client-api/keys/callers.ts";
 import { sampleOf } from "../setup/route-samples.ts";
 import type { RbacRule } from "../setup/until-allowed.ts";
@@ -11,8 +12,22 @@ let world: ClientApiWorld;
 let own: { key: string; sandboxID: string; snapshotID: string };
 let stranger: string;
 
-const nameOf = ({ method, path }: E2bRoute) => `${method} ${path}`;
-const guarded = e2bRoutes.filter(({ needs }) => needs !== "public");
+/** An error as the dialect of the path answers it. */
+const errorOf = ({ path }: { path: string }, status: number, code: string): object => {
+  if (path.startsWith(nativePrefix)) return { code };
+  return path.startsWith("/sandbox0") ? { success: false, error: { details: { reason: code } } } : { code: status };
+};
+
+const nameOf = ({ method, path }: { method: string; path: string }) => `${method} ${path}`;
+const below = <T extends { path: string }>(prefix: string, routes: readonly T[]) =>
+  routes.map((route) => ({ ...route, path: prefix + route.path }));
+const guarded = [
+  ...below("", e2bRoutes),
+  ...below("/sandbox0", sandbox0Routes),
+  ...below(nativePrefix, nativeRoutes),
+].filter(({ needs }) => needs !== "public");
+/** The parameters that name something else than a sandbox. */
+const named = ["templateID", "template", "snapshot", "checkpoint", "name"];
 const withIds = guarded.filter(({ path, unsupported }) => /[:*]/.test(path) && unsupported === undefined);
 
 beforeAll(async () => {
@@ -44,10 +59,12 @@ describe("a key of another namespace", () => {
     "gets 404 from %s, without effect",
     async (_, route) => {
       const before = await seen();
-      for (const id of [own.sandboxID, own.snapshotID, "team-a--base", "state", "team-a/state:default"]) {
-        const { path, body } = sampleOf(route, (name) => (name === "templateID" ? id : own.sandboxID));
+      // Only E2B's names have a namespace and a tag.
+      const tagged = route.path.startsWith(nativePrefix) ? [] : ["team-a/state:default"];
+      for (const id of [own.sandboxID, own.snapshotID, "team-a--base", "state", ...tagged]) {
+        const { path, body } = sampleOf(route, (name) => (named.includes(name) ? id : own.sandboxID));
         const answer = await world.call(stranger, route.method, path, body);
-        expect([path, answer.status, answer.json]).toMatchObject([path, 404, { code: 404 }]);
+        expect([path, answer.status, answer.json]).toMatchObject([path, 404, errorOf(route, 404, "NotFound")]);
       }
       expect(await seen()).toEqual(before);
     },
@@ -67,8 +84,9 @@ describe("a key of another namespace", () => {
 describe("a request without a valid key", () => {
   it.each(guarded.map((route) => [nameOf(route), route] as const))("gets 401 from %s", async (_, route) => {
     const { path, body } = sampleOf(route, () => own.sandboxID);
+    const json = errorOf(route, 401, "Unauthorized");
     for (const key of [undefined, "e2b_00", `${own.key}0`])
-      expect(await world.call(key, route.method, path, body)).toMatchObject({ status: 401, json: { code: 401 } });
+      expect(await world.call(key, route.method, path, body)).toMatchObject({ status: 401, json });
   });
 });
 

@@ -10,6 +10,7 @@ import { RametError } from "../../src/base/errors.ts";
 import { type Log, silentLog } from "../../src/base/log.ts";
 import type { E2b } from "../../src/client-api/dialects/e2b/call.ts";
 import { e2bDialect, e2bRoutes } from "../../src/client-api/dialects/e2b/routes.ts";
+import { nativeDialect, nativePrefix, nativeRoutes } from "../../src/client-api/dialects/native/routes.ts";
 import { sandbox0Dialect, sandbox0Routes } from "../../src/client-api/dialects/sandbox0/routes.ts";
 import type { Callers } from "../../src/client-api/keys/callers.ts";
 import { clientApiMetrics } from "../../src/client-api/metrics.ts";
@@ -75,7 +76,7 @@ async function openClientApi(): Promise<ClientApiWorld> {
   const server = await serveClientApi({
     port: 0,
     address: "127.0.0.1",
-    dialects: [e2bDialect(options), sandbox0Dialect(options)],
+    dialects: [e2bDialect(options), sandbox0Dialect(options), nativeDialect(options)],
     metrics: clientApiMetrics(),
     clock: systemClock,
     log: problemsLog(problems),
@@ -120,6 +121,7 @@ function problemsLog(problems: unknown[]): Log {
 const routes = [
   ...e2bRoutes.filter(({ path }) => path !== "/health"),
   ...sandbox0Routes.map((route) => ({ ...route, path: `/sandbox0${route.path}` })),
+  ...nativeRoutes.map((route) => ({ ...route, path: `${nativePrefix}${route.path}` })),
 ];
 
 /** A request for one route, whose ids, query and body are like valid ones. */

@@ -1,5 +1,4 @@
 import * as z from "zod";
-import type { E2bRoute } from "../../src/client-api/dialects/e2b/call.ts";
 
 /** The least request that the schemas of a route accept, or may accept. */
 export interface SampleRequest {
@@ -7,8 +6,14 @@ export interface SampleRequest {
   body: unknown;
 }
 
+interface SampledRoute {
+  path: string;
+  body?: z.ZodType;
+  query?: z.ZodType;
+}
+
 /** @param id what each parameter of the path is */
-export function sampleOf({ path, body, query }: E2bRoute, id: (parameter: string) => string): SampleRequest {
+export function sampleOf({ path, body, query }: SampledRoute, id: (parameter: string) => string): SampleRequest {
   const filled = path.replace(/:(\w+)|\*/g, (_, name?: string) => encodeURIComponent(id(name ?? "templateID")));
   const parameters = query === undefined ? {} : (leastOf(jsonSchema(query)) as Record<string, unknown>);
   const search = new URLSearchParams(

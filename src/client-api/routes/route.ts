@@ -136,10 +136,17 @@ export function unsupportedRoutes(unsupported: Unsupported): Route<unknown>[] {
 }
 
 /**
- * The id of a request that can be repeated, in the form of a UUID; undefined without a key of the client.
+ * The id of a request that can be repeated, in the form of a UUID; undefined without a key of the client. Its last part is that of the
+ * request itself, so that another request with the same key is known.
  * @param owner whose keys these are
  */
-export function requestIdOf(owner: string, { headers }: FastifyRequest): string | undefined {
+export function requestIdOf(owner: string, { headers, method, url, body }: FastifyRequest): string | undefined {
   const [key = ""] = [headers["idempotency-key"]].flat();
-  return key === "" ? undefined : uuidOf(JSON.stringify([owner, key]));
+  if (key === "") return undefined;
+  return keyPartOf(uuidOf(JSON.stringify([owner, key]))) + uuidOf(JSON.stringify([method, url, body])).slice(-12);
+}
+
+/** The part of a request's id that all requests with the same key have. */
+export function keyPartOf(requestId: string): string {
+  return requestId.slice(0, -12);
 }

@@ -11,6 +11,8 @@ import type { ServiceParts } from "./parts.ts";
 export const lagMilliseconds = 200;
 /** How long an object is awaited that this server has written. */
 const writtenMilliseconds = 500;
+/** The same for a sandbox that it has created, which no list may lack. */
+const createdMilliseconds = 5_000;
 /** How long the API server may take to answer before the cache is used instead. */
 const readMilliseconds = 1_000;
 
@@ -35,13 +37,15 @@ export async function awaitInCache<T>(
   return known === undefined ? find() : known.found;
 }
 
-/** Waits for a moment until the cache has a sandbox, so that the next request finds it. */
+/** Waits until the cache has a sandbox, so that the next request finds and lists it, but not for a watch that is broken. */
 export function untilSandboxKnown(
   { sandboxes }: Pick<ServiceParts, "sandboxes">,
   written: Sandbox,
   signal: AbortSignal,
 ): Promise<Sandbox> {
-  return sandboxes.until(written.metadata.uid, (sandbox) => sandbox, shown(written, signal)).catch(() => written);
+  return sandboxes
+    .until(written.metadata.uid, (sandbox) => sandbox, shown(written, signal, createdMilliseconds))
+    .catch(() => written);
 }
 
 /** Waits for a moment until the cache has the version, the tags and the builds of a named snapshot, which the next request may use. */
@@ -72,8 +76,8 @@ export async function untilShownDeleted<T extends KubeObject>(
     .catch(unlessTimeout);
 }
 
-function shown({ metadata: { name } }: KubeObject, signal: AbortSignal) {
-  return { what: `Waiting for the cache to show ${name}`, timeoutMilliseconds: writtenMilliseconds, signal };
+function shown({ metadata: { name } }: KubeObject, signal: AbortSignal, timeoutMilliseconds = writtenMilliseconds) {
+  return { what: `Waiting for the cache to show ${name}`, timeoutMilliseconds, signal };
 }
 
 /** The write was successful in any case, and somebody else may have changed the object again. */

@@ -97,11 +97,16 @@ export function clientCheckpointName({ metadata }: Checkpoint): string | undefin
 }
 
 /** The checkpoints of a sandbox for its clients, newest first: those of pauses and of named snapshots belong to these. */
-export function checkpointsOf({ known }: Pick<ServiceParts, "known">, { metadata }: Sandbox): Checkpoint[] {
+export function checkpointsOf({ known }: Pick<ServiceParts, "known">, { metadata }: Source): Checkpoint[] {
   return known
     .checkpointsIn(metadata.namespace)
     .filter((each) => isForClients(each) && isOf(each, metadata))
     .toSorted((a, b) => orderOf(b).localeCompare(orderOf(a)));
+}
+
+/** A sandbox, or one that was deleted, of which only the UID is known. */
+export interface Source {
+  metadata: Pick<Sandbox["metadata"], "namespace" | "uid"> & Partial<Sandbox["metadata"]>;
 }
 
 /** Checkpoints of the same second are in the order of their captures, of which those to come are the last. */
@@ -115,31 +120,41 @@ function isForClients({ metadata }: Checkpoint): boolean {
 }
 
 /** Those that no client has created name their sandbox only, and an earlier one may have had that name. */
-function isOf({ metadata, spec }: Checkpoint, { uid, name, creationTimestamp }: Sandbox["metadata"]): boolean {
+function isOf({ metadata, spec }: Checkpoint, { uid, name, creationTimestamp }: Source["metadata"]): boolean {
   const source = metadata.labels?.[labels.sourceUid];
-  if (source !== undefined) return source === uid;
-  return (spec.sandboxName ?? spec.podName) === name && metadata.creationTimestamp >= creationTimestamp;
+  if (source !== undefined || name === undefined) return source === uid;
+  return (spec.sandboxName ?? spec.podName) === name && metadata.creationTimestamp >= (creationTimestamp ?? "");
+}
+
+export interface FindCheckpoint {
+  namespace: string;
+  /** Whose checkpoints are found by their names. @default names of the namespace, as far as they are unique */
+  sandbox?: Source | undefined;
+  /** Whether those of other sandboxes are found by their ids. @default true */
+  others?: boolean;
 }
 
 /**
- * Finds a checkpoint of a namespace by its id.
- * @param sandbox whose checkpoints are also found by their names
- * @throws RametError `NotFound`
+ * Finds a checkpoint of a namespace by its id, or by its name.
+ * @throws RametError `NotFound`; `InvalidArgument` for a name of several
  */
-export function findCheckpoint(
-  parts: ServiceParts,
-  { namespace, sandbox }: { namespace: string; sandbox?: Sandbox },
-  text: string,
-): Promise<Checkpoint> {
+export function findCheckpoint(parts: ServiceParts, from: FindCheckpoint, text: string): Promise<Checkpoint> {
+  const { namespace, sandbox, others = true } = from;
   return awaitInCache(parts, () => {
     const all = parts.known.checkpointsIn(namespace).filter(isForClients);
-    const named = sandbox === undefined ? [] : checkpointsOf(parts, sandbox);
-    const found =
-      all.find((each) => clientCheckpointId(each) === text || checkpointIdOf(each.metadata) === text) ??
-      named.find((each) => clientCheckpointName(each) === text);
-    if (found !== undefined) return found;
-    throw new RametError("NotFound", `The checkpoint ${JSON.stringify(text.slice(0, 100))} does not exist`, {
-      hint: "List the checkpoints of the sandbox",
+    const own = sandbox === undefined ? all : checkpointsOf(parts, sandbox);
+    const isId = (each: Checkpoint) => clientCheckpointId(each) === text || checkpointIdOf(each.metadata) === text;
+    const [found, another] = [
+      ...(others ? all : own).filter(isId),
+      ...own.filter((each) => clientCheckpointName(each) === text),
+    ];
+    const what = `The checkpoint ${JSON.stringify(text.slice(0, 100))}`;
+    if (found === undefined)
+      throw new RametError("NotFound", `${what} does not exist`, { hint: "List the checkpoints of the sandbox" });
+    if (another === undefined || isId(found)) return found;
+    const ids = [found, another].map(clientCheckpointId).join(" and ");
+    throw new RametError("InvalidArgument", `${what} is not the only one of that name: ${ids}`, {
+      hint: "Name the sandbox, or use the id",
     });
   });
 }

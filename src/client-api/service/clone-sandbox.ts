@@ -17,6 +17,7 @@ import {
   claimOf,
   createNamed,
   type CreateNamed,
+  isOfRequest,
   makeSandbox,
   type CreateSandbox,
   type NewSandbox,
@@ -166,6 +167,8 @@ export interface ForkPaused extends Omit<NewSandbox, "namespace"> {
 export async function forkPaused(parts: ServiceParts, source: Sandbox, create: ForkPaused): Promise<Sandbox> {
   const { owner, timeoutMilliseconds, signal } = create;
   const { namespace, name } = source.metadata;
+  const earlier = parts.known.sandboxesIn(namespace).find((each) => isOfRequest(each, create.requestId));
+  if (earlier !== undefined) return earlier;
   await checkCloneable(parts, source, signal);
   const isPaused = source.spec.paused === true;
   const capture = { owner, volumes: hasVolumes(source), ttl: "1h", ...(!isPaused && { contents: create.contents }) };

@@ -1,8 +1,10 @@
-import { expect, it } from "vitest";
+import type { FastifyRequest } from "fastify";
+import { describe, expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { limitsOfKey } from "../../api/keys/api-key-rules.ts";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations } from "../../api/names/labels.ts";
+import { requestIdOf } from "../routes/route.ts";
 import { checkSnapshotLimit, takeSnapshot } from "./key-limits.ts";
 import type { BegunCapture } from "./parts.ts";
 
@@ -27,7 +29,7 @@ function checkpoint(name: string, owner: string, sizeBytes?: number): Checkpoint
 
 function open(checkpoints: Checkpoint[], snapshotBytes: string) {
   const clock = new ManualClock();
-  const known = { snapshotsIn: () => [], checkpointsIn: () => checkpoints };
+  const known = { snapshotsIn: () => [], sandboxesIn: () => [], checkpointsIn: () => checkpoints };
   const parts = { clock, known, capturing: new Set<BegunCapture>() } as unknown as Parameters<typeof takeSnapshot>[0];
   return { clock, parts, caller: { key: "t/ci", namespace: "t", limits: limitsOfKey({ limits: { snapshotBytes } }) } };
 }
@@ -69,4 +71,32 @@ it("counts a capture once when the cluster shows it, also soon after the request
   expect(() => {
     takeSnapshot(parts, caller);
   }).toThrow(/have 2147483648 bytes, 2 more are being captured/);
+});
+
+describe("a repeated request", () => {
+  const requestOf = (key: string, body: object) => {
+    const request = { headers: { "idempotency-key": key }, method: "POST", url: "/a", body };
+    return requestIdOf("t/ci", request as unknown as FastifyRequest)!;
+  };
+  const first = requestOf("k", { name: "a" });
+  const earlier = checkpoint("a", "t/ci", 100 * mebibyte);
+  earlier.metadata.annotations![annotations.lock] = first;
+
+  it("is not refused by the limit that its first attempt has reached", () => {
+    const { parts, caller } = open([earlier], "100Mi");
+    takeSnapshot(parts, caller, first);
+    for (const requestId of [requestOf("other", { name: "a" }), undefined])
+      expect(() => {
+        takeSnapshot(parts, caller, requestId);
+      }).toThrow(/may have 104857600/);
+  });
+
+  it("is refused with another body, but not with that of another API key", () => {
+    const { parts, caller } = open([earlier], "1Gi");
+    const other = requestOf("k", { name: "b" });
+    expect(() => {
+      takeSnapshot(parts, caller, other);
+    }).toThrow(expect.objectContaining({ code: "Conflict" }) as Error);
+    takeSnapshot(parts, { ...caller, key: "t/other" }, other);
+  });
 });

@@ -3,6 +3,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Caller } from "../keys/callers.ts";
+import { keyPartOf } from "../routes/route.ts";
 import type { BegunCapture, ServiceParts } from "./parts.ts";
 import { snapshotsOf } from "./snapshots.ts";
 
@@ -19,14 +20,17 @@ export interface NewSandboxes {
  * Creates sandboxes within the limit of a key. Requests of this server that the informer does not show yet count too; each further
  * replica can exceed the limit by those that it serves at the same time.
  * @param create gets a UUID for each sandbox
- * @throws RametError `QuotaExceeded`
+ * @throws RametError `QuotaExceeded`; `Conflict` if another request has the same key
  */
 export async function withinSandboxLimit<T>(
-  { known, writes, creating }: Pick<ServiceParts, "known" | "writes" | "creating">,
-  { key, namespace, limits }: Limited,
+  parts: Pick<ServiceParts, "known" | "writes" | "creating">,
+  caller: Limited,
   create: (requestIds: readonly string[]) => Promise<T>,
   { count = 1, requestId }: NewSandboxes = {},
 ): Promise<T> {
+  const { known, writes, creating } = parts;
+  const { key, namespace, limits } = caller;
+  hasEarlier(parts, caller, requestId);
   const ids = requestId === undefined ? Array.from({ length: count }, () => randomUUID()) : [requestId];
   const newest = known.sandboxesIn(namespace).map((sandbox) => writes.latest(sandbox));
   const own = newest.filter(({ metadata }) => metadata.annotations?.[annotations.owner] === key);
@@ -69,13 +73,39 @@ export function checkSnapshotLimit(
   throw new RametError("QuotaExceeded", message, { hint: "Delete snapshots that nobody needs" });
 }
 
-/** Checks the limit before a capture, which counts from now on. @throws RametError `QuotaExceeded` */
-export function takeSnapshot(parts: SnapshotParts & Pick<ServiceParts, "clock">, caller: Limited): void {
+/**
+ * Checks the limit before a capture, which counts from now on, unless an earlier attempt of the request has made it.
+ * @throws RametError `QuotaExceeded`; `Conflict` if another request has the same key
+ */
+export function takeSnapshot(
+  parts: SnapshotParts & Pick<ServiceParts, "clock">,
+  caller: Limited,
+  requestId?: string,
+): void {
+  if (hasEarlier(parts, caller, requestId)) return;
   const checkpoints = checkSnapshotLimit(parts, caller);
   if (caller.limits.snapshotBytes === Infinity) return;
   const capture = { owner: caller.key, before: new Set(checkpoints.map(({ metadata }) => metadata.uid)) };
   parts.capturing.add(capture);
   parts.clock.schedule(untilShownMilliseconds, () => parts.capturing.delete(capture));
+}
+
+/** Whether an earlier attempt of a request has created something. @throws RametError `Conflict` if another request has the same key */
+function hasEarlier(
+  { known, creating }: Pick<ServiceParts, "known"> & Partial<Pick<ServiceParts, "creating">>,
+  { key, namespace }: Limited,
+  requestId: string | undefined,
+): boolean {
+  if (requestId === undefined) return false;
+  const made = [...known.sandboxesIn(namespace), ...known.checkpointsIn(namespace)]
+    .filter(({ metadata }) => metadata.annotations?.[annotations.owner] === key)
+    .map(({ metadata }) => metadata.annotations?.[annotations.lock] ?? "");
+  const same = [...made, ...(creating?.keys() ?? [])].filter((id) => keyPartOf(id) === keyPartOf(requestId));
+  if (same.some((id) => id !== requestId))
+    throw new RametError("Conflict", "The Idempotency-Key was used for another request", {
+      hint: "Send a new key, or repeat the same request",
+    });
+  return made.includes(requestId);
 }
 
 /** How many captures the informer does not show yet: each Checkpoint that appeared after one began is one of them. */

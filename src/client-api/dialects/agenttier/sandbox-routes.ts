@@ -141,10 +141,10 @@ export const sandboxRoutes: readonly AgentTierRoute[] = [
       const { service } = agentTier;
       const { request, caller, signal } = call;
       const { snapshotClass = "", name: requested } = call.body ?? {};
-      takeSnapshot(service, caller);
+      const requestId = requestIdOf(caller.key, request) ?? randomUUID();
+      takeSnapshot(service, caller, requestId);
       const source = await sandboxOf(agentTier, call);
       const { name: clonedFrom, namespace } = source.metadata;
-      const requestId = requestIdOf(caller.key, request) ?? randomUUID();
       const life = source.metadata.annotations?.[annotations.clientLife];
       const given = {
         owner: caller.key,

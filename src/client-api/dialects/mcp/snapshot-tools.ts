@@ -7,6 +7,8 @@ import { objectOf } from "../../../operations/objects.ts";
 import { createSnapshot, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
 import {
   awaitCheckpoint,
+  checkpointsOf,
+  checkRestorable,
   clientCheckpointId,
   clientCheckpointName,
   findCheckpoint,
@@ -84,13 +86,15 @@ export function snapshotTools(parts: ToolParts): void {
     name: "wait",
     description: "Wait until a checkpoint can be used. If it takes longer than the time limit, call this again.",
     input: {
-      checkpoint: z.string().min(1).max(300).describe("The id of the checkpoint"),
+      checkpoint: z.string().min(1).max(300).describe("The id or the name of the checkpoint"),
+      sandbox: SandboxName.optional().describe("Whose checkpoint it is, if others have one of that name"),
       timeout_seconds: z.number().min(1).max(50).default(50).describe("How long to wait"),
     },
     hints: { readOnlyHint: true },
     needs: needs.listSnapshots,
-    call: async ({ checkpoint: id, timeout_seconds }, signal) => {
-      const found = await findCheckpoint(service, { namespace: actor.namespace }, id);
+    call: async ({ checkpoint, sandbox: text, timeout_seconds }, signal) => {
+      const sandbox = text === undefined ? undefined : await sandboxOf(parts, text, signal);
+      const found = await findCheckpoint(service, { namespace: actor.namespace, sandbox }, checkpoint);
       const wait = { timeoutMilliseconds: timeout_seconds * 1000, signal };
       return { json: checkpointView(objectOf(await awaitCheckpoint(service, found, wait))) };
     },
@@ -112,12 +116,21 @@ export function snapshotTools(parts: ToolParts): void {
     name: "restore",
     description:
       "Restore a snapshot or a checkpoint in a sandbox, in place: its memory, processes and files become those of the snapshot, and everything since is lost.",
-    input: { sandbox: SandboxName, snapshot: z.string().min(1).max(300).describe("A snapshot of this sandbox") },
+    input: {
+      sandbox: SandboxName,
+      snapshot: z
+        .string()
+        .min(1)
+        .max(300)
+        .describe("A snapshot, or the id or the name of a checkpoint of this sandbox"),
+    },
     hints: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
     needs: needs.change,
     call: async ({ sandbox: text, snapshot }, signal) => {
       const sandbox = await runningSandbox(parts, text, signal);
-      const restored = await restoreInPlace(service, sandbox, snapshot, {
+      const own = checkpointsOf(service, sandbox).find((each) => clientCheckpointName(each) === snapshot);
+      if (own !== undefined) checkRestorable(own);
+      const restored = await restoreInPlace(service, sandbox, own === undefined ? snapshot : clientCheckpointId(own), {
         timeoutMilliseconds: waitMilliseconds,
         signal,
       });

@@ -5,6 +5,7 @@ import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
 import { consistencies } from "../../../api/kinds/volume-import.ts";
 import type { Programs } from "../../../api/schema/metadata.ts";
 import { snapshotState } from "../../../api/state/named-snapshot.ts";
+import { RametError } from "../../../base/errors.ts";
 import { needs } from "../../keys/needs.ts";
 import { requestIdOf } from "../../routes/route.ts";
 import { sendEvents } from "../../routes/sse.ts";
@@ -18,6 +19,7 @@ import {
   restoreInPlace,
   startCheckpoint,
 } from "../../service/checkpoints.ts";
+import { uidOf } from "../../service/find-sandbox.ts";
 import { takeSnapshot } from "../../service/key-limits.ts";
 import { diffVersions, namedSnapshot, namedSnapshots } from "../../service/snapshot-versions.ts";
 import {
@@ -119,9 +121,9 @@ export const checkpointRoutes: readonly NativeRoute[] = [
     answers: { 201: CheckpointView },
     handle: async (native, call) => {
       const { caller, request, body, signal } = call;
-      takeSnapshot(native.service, caller);
-      const sandbox = await sandboxOf(native, call);
       const requestId = requestIdOf(caller.key, request) ?? randomUUID();
+      takeSnapshot(native.service, caller, requestId);
+      const sandbox = await sandboxOf(native, call);
       return checkpointView(
         await startCheckpoint(native.service, sandbox, { ...body, owner: caller.key, requestId, signal }),
       );
@@ -178,7 +180,7 @@ export const checkpointRoutes: readonly NativeRoute[] = [
       const { service } = native;
       const { caller, request, signal } = call;
       const sandbox = await sandboxOf(native, call);
-      const checkpoint = await checkpointOf(native, call);
+      const checkpoint = await checkpointOf(native, call, { others: true });
       checkRestorable(checkpoint);
       const id = clientCheckpointId(checkpoint);
       const began = service.clock.monotonicMilliseconds();
@@ -219,11 +221,24 @@ export const checkpointRoutes: readonly NativeRoute[] = [
   }),
 ];
 
-/** @throws RametError `NotFound` */
-async function checkpointOf(native: Native, call: Pick<Call, "params" | "caller" | "signal">): Promise<Checkpoint> {
+/**
+ * A checkpoint of the sandbox in the path, also after the sandbox was deleted.
+ * @param others whether those of other sandboxes are found, too
+ * @throws RametError `NotFound`
+ */
+async function checkpointOf(
+  native: Native,
+  call: Pick<Call, "params" | "caller" | "signal">,
+  { others = false } = {},
+): Promise<Checkpoint> {
   const { namespace } = call.caller;
-  const sandbox = await sandboxOf(native, call);
-  return findCheckpoint(native.service, { namespace, sandbox }, call.params["checkpoint"] ?? "");
+  const { sandbox: text = "", checkpoint = "" } = call.params;
+  const uid = uidOf(text);
+  const sandbox = await sandboxOf(native, call).catch((error: unknown) => {
+    if (uid === undefined || RametError.from(error).code !== "NotFound") throw error;
+    return { metadata: { namespace, uid } };
+  });
+  return findCheckpoint(native.service, { namespace, sandbox, others }, checkpoint);
 }
 
 function programsView(programs: Programs | undefined): z.infer<typeof ProgramsView> {

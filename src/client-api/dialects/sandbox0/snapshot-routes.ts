@@ -122,7 +122,8 @@ async function fork(sandbox0: Sandbox0, call: Call<typeof Fork>) {
   const { service } = sandbox0;
   const { request, caller, signal } = call;
   const { memory = false, config = {} } = call.body ?? {};
-  takeSnapshot(service, caller);
+  const requestId = requestIdOf(caller.key, request);
+  takeSnapshot(service, caller, requestId);
   const source = await sandboxOf(sandbox0, call);
   const times = { ...timesOf(source), ...defined(requestedTimes(config)) };
   const given = {
@@ -134,7 +135,6 @@ async function fork(sandbox0: Sandbox0, call: Call<typeof Fork>) {
     timeoutMilliseconds,
     signal,
   };
-  const requestId = requestIdOf(caller.key, request);
   const create = ([id = ""]: readonly string[]) =>
     forkPaused(service, source, { ...given, contents: [...given.contents], requestId: id });
   const clone = await withinSandboxLimit(service, caller, create, { requestId });
