@@ -30,6 +30,7 @@ export const defaultSpec: NamedSnapshotSpec = {
   keepVersions: 5,
   deletionPolicy: "Retain",
   stepCache: "EveryStep",
+  layers: false,
   engineUpgrade: "Auto",
 };
 /**
@@ -46,6 +47,8 @@ export class StandInWorld {
   /** By builder UID: the indexes of the steps started in it, in order. */
   readonly startedAt = new Map<string, number[]>();
   isDeleted = false;
+  /** False: controllers of an earlier release, or beside others. */
+  hasLayers = true;
   /** Stands for the engine too. */
   cellImage = "cell:1";
   now = new Date(at);
@@ -143,7 +146,12 @@ export class StandInWorld {
       spec: this.spec,
       status: this.status,
     });
-    const digest = snapshotDigest({ ...this.spec, from: { template: base }, copied: new Map() });
+    const digest = snapshotDigest({
+      ...this.spec,
+      from: { template: base },
+      copied: new Map(),
+      hasLayers: this.hasLayers,
+    });
     const desired: DesiredVersion = {
       digest,
       origin: { kind: "template", spec: base },

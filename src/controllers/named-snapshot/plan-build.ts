@@ -19,12 +19,14 @@ import {
   fail,
   lost,
   starting,
+  hasSteps,
   waiting,
   whereIn,
 } from "./build-under-way.ts";
+import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import { builderName, sourceCheckpointName, versionCheckpointName } from "./names.ts";
 import { layerSteps, planSteps } from "./plan-steps.ts";
-import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
+import { currentVersion, keptVersions, planRetention, removeBuilders, replacedBy } from "./plan-versions.ts";
 import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { type Building, freshSteps, measured, pointer, progressOf, withStatus } from "./status.ts";
 
@@ -40,7 +42,7 @@ export function planBuild(
   const { snapshot } = state;
   const build = snapshot.status?.build;
   const request = snapshot.metadata.annotations?.[annotations.buildRequest];
-  if (build === undefined || isOutdated(state, build, { digest: desired.digest.digest, request, upgrade }))
+  if (build === undefined || isOutdated(state, build, { ...desired.digest, request, upgrade }))
     return startBuild(state, desired, { request, upgrade });
   const current = currentVersion(state);
   // A request for a build while one is running refers to the running one.
@@ -57,16 +59,17 @@ export function planBuild(
 type Requested = Pick<SnapshotBuild, "request" | "upgrade">;
 
 function isOutdated(
-  { now }: SnapshotState,
+  state: SnapshotState,
   build: SnapshotBuild,
-  { digest, request, upgrade }: Requested & { digest: string },
+  { digest, steps, request, upgrade }: Requested & Pick<SnapshotDigest, "digest" | "steps">,
 ): boolean {
   if (build.digest !== digest) return true;
   if (build.upgrade?.of !== upgrade?.of || build.upgrade?.cellImage !== upgrade?.cellImage) return true;
-  if (build.endedAt === undefined) return false;
+  // An earlier release, which made no layers by default, began it.
+  if (build.endedAt === undefined) return !hasSteps(state, steps);
   // A build that succeeded is missing from the kept versions if its Checkpoint was deleted.
   if (build.failure === undefined || build.request !== request) return true;
-  return upgrade !== undefined && untilRepeat(build, now) <= 0;
+  return upgrade !== undefined && untilRepeat(build, state.now) <= 0;
 }
 
 /** Nobody waits for an upgrade, so one that failed for a reason outside of the recipe is repeated. */
@@ -334,11 +337,3 @@ function publish({ state, desired, build, status }: BuildUnderWay, checkpoint: C
   const ended = { status: "False", reason: "Built", message } as const;
   return { actions: [], status: withStatus(state, pointer(changes, built), ended), transitions };
 }
-
-/** The version and those that it has replaced. */
-function replacedBy({ versions = [] }: NamedSnapshotStatus, version: number): number[] {
-  const { replaces = [] } = versions.find((one) => one.version === version) ?? {};
-  return [...replaces, version].slice(-mostReplaced);
-}
-
-const mostReplaced = 100;

@@ -193,6 +193,34 @@ describe("the layer of a build", () => {
     expect(layersIn(world)).toHaveLength(2);
   });
 
+  it("is made by default, but not for a version that a release without layers has built until its recipe changes", () => {
+    const world = worldWith([...files, ...started], { layers: undefined, stepCache: "EveryStep" });
+    world.hasLayers = false;
+    world.settle();
+    expect(layersIn(world)).toEqual([]);
+    world.hasLayers = true;
+    world.settle();
+    expect(world.status).toMatchObject({ version: 1, latestVersion: 1 });
+    expect(world.startedAt.size).toBe(1);
+    world.spec = { ...world.spec, recipe: [...files, { start: "d" }] };
+    world.settle();
+    expect(world.status).toMatchObject({ version: 2, build: { attempt: 1, onLayers: true } });
+    world.spec = { ...world.spec, layers: false };
+    world.settle();
+    expect(world.status).toMatchObject({ version: 3, latestVersion: 3 });
+  });
+
+  it.each([1, 3])("is made by a build that a release without layers began and left in step %i", (left) => {
+    const world = worldWith([...files, ...started], { layers: undefined, stepCache: "EveryStep" });
+    world.hasLayers = false;
+    until(world, () => world.status?.steps?.[left - 1]?.state === "Running");
+    world.crash();
+    world.hasLayers = true;
+    world.settle();
+    expect(world.status).toMatchObject({ version: 1, progress: "5/5", build: { attempt: 1, onLayers: true } });
+    expect(world.builders).toEqual([]);
+  });
+
   it("is below the files of a version without memory, which are a layer too", () => {
     const world = worldWith([...files, ...started], { contents: ["filesystem"] });
     world.settle();

@@ -28,6 +28,8 @@ export interface InputLookups {
   /** The volumes that are PersistentVolumeClaims: of a sandbox, and of the source of a checkpoint. */
   volumesOfSandbox: (sandbox: Sandbox) => string[];
   volumesOfCheckpoint: (id: string) => string[];
+  /** Whether the controllers make layers. @default true */
+  hasLayers?: boolean;
   /** Represents the content that steps copy, by step index; or the problem that prevents reading it. */
   copied: ReadonlyMap<number, CopiedContent> | { problem: RametError };
 }
@@ -54,6 +56,7 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
       contents: spec.contents,
       volumes: spec.volumes,
       layers: spec.layers,
+      hasLayers: lookups.hasLayers,
     });
     const secrets = [...new Set([...inheritedSecrets, ...secretsOf(spec.recipe)])];
     return { ...from, digest, copied, inheritedSecrets, secrets, ...(copied.size > 0 && requeue) };

@@ -125,6 +125,8 @@ export interface Cloning {
     base: BuilderBase,
   ): Pick<SandboxManifest, "spec"> & { annotations: Record<string, string> };
   captureSpec(snapshot: NamedSnapshot, capture: Capture & { sandboxName: string }): CheckpointManifest["spec"];
+  /** Whether the files of steps can become layers. */
+  hasLayers: boolean;
   /** Whether a finished checkpoint contains memory. */
   hasMemory(checkpoint: Checkpoint): boolean;
   /** The fields of a SandboxTemplate without effect. */
