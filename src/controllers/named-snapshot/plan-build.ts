@@ -5,6 +5,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild } from "../../api/kinds/named-snapshot-status.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
+import { isRollbackPending } from "../../api/names/rollback-request.ts";
 import type { ObjectName, Problem } from "../../api/schema/problem.ts";
 import { reportedBy, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
@@ -25,7 +26,7 @@ import {
 } from "./build-under-way.ts";
 import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import { builderName, sourceCheckpointName, versionCheckpointName } from "./names.ts";
-import { layerSteps, planSteps } from "./plan-steps.ts";
+import { baseSteps, bootOnLayer, layerSteps, planSteps } from "./plan-steps.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders, replacedBy } from "./plan-versions.ts";
 import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { type Building, freshSteps, measured, pointer, progressOf, withStatus } from "./status.ts";
@@ -154,11 +155,16 @@ function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   if (unpulled !== undefined) return fail(underWay, { reason: "BuilderFailed", problem: unpulled });
   const end = endOf(builder, whereIn(underWay.status));
   if (end !== undefined) return lost(underWay, end);
-  if (!isServing(builder)) {
-    const message = `Waiting for the sandbox ${metadata.name}: ${status?.message ?? "it is starting"}`;
-    return waiting(underWay, starting(message, metadata.name));
+  const isBooting = isRollbackPending(builder);
+  if (isBooting || !isServing(builder)) {
+    const why = isBooting ? "it boots on the layer of its steps" : (status?.message ?? "it is starting");
+    return waiting(underWay, starting(`Waiting for the sandbox ${metadata.name}: ${why}`, metadata.name));
   }
-  return underWay.build.builderUid === metadata.uid ? planSteps(underWay, builder) : adopt(underWay, builder);
+  const boot = findCondition(status?.conditions, "RolledBack");
+  if (boot?.status === "False")
+    return lost(underWay, { what: "did not boot on the layer of its steps", because: reportedBy(status, boot) });
+  if (underWay.build.builderUid === metadata.uid) return planSteps(underWay, builder);
+  return bootOnLayer(underWay, builder) ?? adopt(underWay, builder);
 }
 
 /** Another attempt would wait for the same image. The Sandbox has tried until the pull timeout. */
@@ -256,7 +262,7 @@ function depthOf({ status }: Checkpoint): number {
 /** The builder is running. The steps that it was created with are done; all others are not, whatever an earlier builder did. */
 function adopt(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const { state, desired, build, status } = underWay;
-  const done = Number(builder.metadata.annotations?.[annotations.buildBaseSteps] ?? 0);
+  const done = baseSteps(builder);
   const before = status.steps ?? [];
   // Those that became the layer have run in this build.
   const steps = freshSteps(state, desired, done).map((step, index) =>

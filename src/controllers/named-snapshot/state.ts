@@ -97,6 +97,8 @@ export type SnapshotAction =
   | { do: "addFinalizer" }
   | { do: "removeFinalizer" }
   | { do: "createBuilder"; name: string; base: BuilderBase }
+  /** Boots the builder on the layer of the first `steps`, in its Pod. */
+  | { do: "bootBuilder"; builder: Sandbox; checkpointId: string; steps: number }
   | { do: "deleteSandbox"; sandbox: Sandbox }
   | ({ do: "capture"; name: string; sandboxName: string } & Capture)
   | { do: "deleteCheckpoint"; checkpoint: Checkpoint }

@@ -49,7 +49,9 @@ func (s *Server) changes(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Trailer", changesTrailer)
 	w.Header().Set("Content-Type", "application/x-tar")
 	leave := []string{strings.TrimPrefix(s.StateDir, "/"), strings.TrimPrefix(s.MarkDir, "/"), ".ramet"}
-	counts, err := layers.Write(w, base, layers.Options{Root: "/", Mounts: mounts, Leave: leave, MostBytes: most})
+	counts, err := layers.Write(w, base, layers.Options{
+		Root: "/", Mounts: mounts, Leave: leave, MostBytes: most, Overlay: true,
+	})
 	answer := changesAnswer{Counts: counts}
 	if err != nil {
 		answer.Message, answer.TooLarge = err.Error(), errors.Is(err, layers.ErrTooLarge)

@@ -384,3 +384,20 @@ func TestAnInvalidListIsRefused(t *testing.T) {
 		t.Errorf("the list is %v: %v", base, err)
 	}
 }
+
+// TestAnOverlayIsNotReadBelowUnchangedDirectories changes a file without its directory, as no overlay of gVisor does.
+func TestAnOverlayIsNotReadBelowUnchangedDirectories(t *testing.T) {
+	root := treeOf(t)
+	root.file("same/below/file", "")
+	root.file("changed/same/file", "")
+	base := root.base()
+	root.file("same/below/file", "unseen")
+	root.file("changed/same/file", "unseen")
+	root.file("changed/new/file", "")
+	var layer bytes.Buffer
+	_, err := Write(&layer, base, Options{Root: root.root, Overlay: true})
+	must(t, err)
+	if found := names(t, layer.Bytes()); !slices.Equal(found, []string{"changed/", "changed/new/", "changed/new/file"}) {
+		t.Errorf("the layer has %q", found)
+	}
+}

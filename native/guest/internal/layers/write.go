@@ -35,6 +35,9 @@ type Options struct {
 	Leave []string
 	// MostBytes is the largest sum of the sizes of files. 0: no limit.
 	MostBytes int64
+	// Overlay tells that the root is an overlay of gVisor: whatever is changed, it first copies all directories above it, so there is
+	// no change below a directory with an unchanged ctime.
+	Overlay bool
 }
 
 // Counts tells what was written, and what a layer cannot hold.
@@ -136,6 +139,8 @@ func (w *writer) entry(in *directory, name string, stat *unix.Stat_t, changed bo
 			if err := w.directory(this); err != nil {
 				return err
 			}
+		} else if w.Overlay {
+			return nil
 		}
 		return w.walk(this)
 	}
