@@ -5,7 +5,7 @@ import { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { annotations, finalizers, restoreFromAnnotations } from "../../src/api/names/labels.ts";
 import { isRollbackPending, rollbackRequest } from "../../src/api/names/rollback-request.ts";
 import { digestOf } from "../../src/api/schema/digest.ts";
-import { Contents } from "../../src/api/schema/metadata.ts";
+import { Contents, type ReplacedPrograms } from "../../src/api/schema/metadata.ts";
 import { snapshotDigest } from "../../src/api/snapshot/snapshot-digest.ts";
 import { RametError } from "../../src/base/errors.ts";
 import type { Attempt } from "../../src/controllers/cluster/attempts.ts";
@@ -50,6 +50,8 @@ export class StandInWorld {
   isDeleted = false;
   /** False: controllers of an earlier release, or beside others. */
   hasLayers = true;
+  /** Those that a boot on a layer has ended, and those that run then. */
+  programs: ReplacedPrograms | undefined;
   /** Stands for the engine too. */
   cellImage = "cell:1";
   now = new Date(at);
@@ -104,7 +106,9 @@ export class StandInWorld {
   #answerBoots(): Sandbox[] {
     const booting = this.builders.filter(isRollbackPending);
     for (const { metadata, status } of booting)
-      Object.assign(status?.ramet ?? {}, { rollback: { request: rollbackRequest({ metadata })?.digest } });
+      Object.assign(status?.ramet ?? {}, {
+        rollback: { request: rollbackRequest({ metadata })?.digest, programs: this.programs },
+      });
     return booting;
   }
 

@@ -26,7 +26,7 @@ import {
 } from "./build-under-way.ts";
 import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import { builderName, sourceCheckpointName, versionCheckpointName } from "./names.ts";
-import { baseSteps, bootOnLayer, layerSteps, planSteps } from "./plan-steps.ts";
+import { baseSteps, bootOnLayer, endedPrograms, layerSteps, planSteps } from "./plan-steps.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders, replacedBy } from "./plan-versions.ts";
 import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { type Building, freshSteps, measured, pointer, progressOf, withStatus } from "./status.ts";
@@ -155,14 +155,10 @@ function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   if (unpulled !== undefined) return fail(underWay, { reason: "BuilderFailed", problem: unpulled });
   const end = endOf(builder, whereIn(underWay.status));
   if (end !== undefined) return lost(underWay, end);
-  const isBooting = isRollbackPending(builder);
-  if (isBooting || !isServing(builder)) {
-    const why = isBooting ? "it boots on the layer of its steps" : (status?.message ?? "it is starting");
-    return waiting(underWay, starting(`Waiting for the sandbox ${metadata.name}: ${why}`, metadata.name));
+  if (!isServing(builder) || isRollbackPending(builder)) {
+    const message = `Waiting for the sandbox ${metadata.name}: ${status?.message ?? "it is starting"}`;
+    return waiting(underWay, starting(message, metadata.name));
   }
-  const boot = findCondition(status?.conditions, "RolledBack");
-  if (boot?.status === "False")
-    return lost(underWay, { what: "did not boot on the layer of its steps", because: reportedBy(status, boot) });
   if (underWay.build.builderUid === metadata.uid) return planSteps(underWay, builder);
   return bootOnLayer(underWay, builder) ?? adopt(underWay, builder);
 }
@@ -270,7 +266,8 @@ function adopt(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   );
   const changes = { build: { ...build, builderUid: builder.metadata.uid }, steps, progress: progressOf(steps) };
   const message = `The sandbox ${builder.metadata.name} is running`;
-  return { actions: [], status: withStatus(state, { ...status, ...changes }, starting(message)) };
+  const transitions = endedPrograms(builder);
+  return { actions: [], status: withStatus(state, { ...status, ...changes }, starting(message)), transitions };
 }
 
 function knownReason(reason: string): Building["reason"] {

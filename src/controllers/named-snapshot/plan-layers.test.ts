@@ -114,6 +114,20 @@ describe("the layer of a build", () => {
     ]);
   });
 
+  it("reports the programs that the boot on it has ended, but not those of the template's command", () => {
+    const world = worldWith([...files, ...started]);
+    world.programs = {
+      ended: { processes: 3, names: ["redis-server", "sleep", "tail"] },
+      running: { processes: 1, names: ["sleep"] },
+    };
+    until(world, () => world.builders.some(isRollbackPending));
+    world.startBuilders();
+    expect(world.step().transitions).toMatchObject([
+      { reason: "ProgramsEnded", note: expect.stringContaining("ended redis-server, tail:") as string },
+    ]);
+    expect(world.step().transitions).toBeUndefined();
+  });
+
   it("is the base of another sandbox if the one of the steps cannot boot on it", () => {
     const world = worldWith([...files, ...started]);
     until(world, () => world.builders.some(isRollbackPending));

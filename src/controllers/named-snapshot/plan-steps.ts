@@ -4,7 +4,7 @@ import { actionOf, describeStep, type RecipeStep } from "../../api/recipe/recipe
 import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { annotations } from "../../api/names/labels.ts";
-import { problemOf } from "../../api/state/problem.ts";
+import { problemOf, reportedBy } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -21,6 +21,8 @@ import {
   type BuildUnderWay,
 } from "./build-under-way.ts";
 import type { SnapshotAction, SnapshotPlan } from "./state.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import type { Transition } from "../../kube/events.ts";
 import { progressOf, withStatus, type Building } from "./status.ts";
 import { lastLines, type StepOutcome } from "./steps/step.ts";
 
@@ -191,7 +193,8 @@ function planLayers(underWay: BuildUnderWay, builder: Sandbox, next: number): Sn
 export function bootOnLayer(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan | undefined {
   const { state, desired, build } = underWay;
   const steps = layerSteps(underWay);
-  if (build.onLayers !== true || baseSteps(builder) >= steps) return undefined;
+  if (build.onLayers !== true) return undefined;
+  if (baseSteps(builder) >= steps) return bootRefused(underWay, builder);
   const checkpointId = state.captured.get(desired.digest.steps[steps - 1] ?? "")?.status?.checkpointId;
   if (checkpointId === undefined) return lost(underWay, { what: "began before a layer that has been deleted" });
   const message = `Steps 1 to ${steps} are a layer; the sandbox boots on it`;
@@ -200,6 +203,21 @@ export function bootOnLayer(underWay: BuildUnderWay, builder: Sandbox): Snapshot
     ...waiting(underWay, starting(message, builder.metadata.name)),
     afterStatus: [{ do: "bootBuilder", builder, checkpointId, steps }],
   };
+}
+
+function bootRefused(underWay: BuildUnderWay, { status }: Sandbox): SnapshotPlan | undefined {
+  const boot = findCondition(status?.conditions, "RolledBack");
+  if (boot?.status !== "False") return undefined;
+  return lost(underWay, { what: "did not boot on the layer of its steps", because: reportedBy(status, boot) });
+}
+
+/** Reports the programs that a boot on a layer has ended, so that nobody looks for them in clones. */
+export function endedPrograms({ status }: Sandbox): Transition[] {
+  const { ended, running } = status?.ramet?.rollback?.programs ?? {};
+  const names = ended?.names.filter((name) => running?.names.includes(name) !== true) ?? [];
+  if (names.length === 0) return [];
+  const note = `The boot on the layer ended ${names.join(", ")}: start what must run in clones in a start step`;
+  return [{ type: "Normal", reason: "ProgramsEnded", action: "Build", note }];
 }
 
 /** The number of steps that the state contains which the builder started or booted from. */
