@@ -11,7 +11,7 @@ import { rootList } from "./root-list.ts";
 
 export interface LayerSubject {
   sandbox: Pick<Sandbox, "writtenBytes" | "rootPath">;
-  guest: Pick<GuestControl, "changes">;
+  guest: Pick<GuestControl, "changes" | "unlisted">;
   setting: Pick<CellSetting, "container">;
   clock: Clock;
 }
@@ -35,13 +35,11 @@ export async function captureLayer(
   const milliseconds = leastMilliseconds + (await sandbox.writtenBytes()) / leastBytesPerMillisecond;
   const withTmp = !setting.container.mounts.some(({ target }) => target === "/tmp");
   const mostBytes = layerBytesOf(setting.container) + overheadBytes;
-  await within({ clock, milliseconds, what: "Writing a layer" }, (signal) =>
-    guest.changes(rootList(sandbox.rootPath), join(imagePath, layerFile), {
-      withTmp,
-      maxBytes: Math.min(maxBytes, mostBytes),
-      signal,
-    }),
-  ).catch((thrown: unknown) => {
+  await within({ clock, milliseconds, what: "Writing a layer" }, async (signal) => {
+    const base = await rootList(sandbox.rootPath, (list) => guest.unlisted(list, { withTmp, signal }));
+    const limits = { withTmp, maxBytes: Math.min(maxBytes, mostBytes), signal };
+    return guest.changes(base, join(imagePath, layerFile), limits);
+  }).catch((thrown: unknown) => {
     const error = RametError.from(thrown);
     throw error.code === "QuotaExceeded" && mostBytes < maxBytes ? aboveLayer(error) : error;
   });

@@ -1,40 +1,48 @@
 import { lstatSync, readdirSync } from "node:fs";
-import { Readable } from "node:stream";
 import { setImmediate as immediate } from "node:timers/promises";
 import { layerFile } from "../sandbox/root-directories.ts";
 
 /**
- * Lists a root directory as it was before the sandbox wrote to it, for `GuestControl.changes`: what the sandbox writes is in one
- * file of gVisor, so the directory on the host stays as it was. Names are bytes, here as latin1: not all are UTF-8.
+ * Lists the changed directories of a root as they were before the sandbox wrote to it, for `GuestControl.changes`: what the sandbox
+ * writes is in one file of gVisor, so the directory on the host stays as it was. Names are bytes, here as latin1: not all are UTF-8.
+ * @param unlisted the guest's answer: directories that were changed and that a list lacks. Only entries of the root are listed, whatever it is
  */
-export function rootList(rootPath: string): Readable {
-  return Readable.from(inBatches(records(Buffer.from(`${rootPath}/`).toString("latin1"), "")), { objectMode: false });
-}
-
-/** Asynchronous calls take five times as long. The cell's other calls wait for one batch only. */
-async function* inBatches(all: Iterable<string>): AsyncGenerator<Buffer> {
-  let batch: string[] = [];
-  for (const record of all) {
-    batch.push(record);
-    if (batch.length < atOnce) continue;
-    yield bytes(batch.join(""));
-    batch = [];
-    await immediate();
+export async function rootList(rootPath: string, unlisted: (list: Buffer) => Promise<string[]>): Promise<Buffer> {
+  const root = bytes(`${rootPath}/`).toString("latin1");
+  const found = new Map<string, boolean>();
+  let list: Buffer = Buffer.concat(await entriesIn(root, "", found));
+  for (;;) {
+    const asked = (await unlisted(list)).flatMap((path) => {
+      const isDirectory = found.get(path);
+      found.delete(path);
+      return isDirectory === undefined ? [] : [{ path, isDirectory }];
+    });
+    if (asked.length === 0) return list;
+    const added: Buffer[] = [list];
+    for (const { path, isDirectory } of asked) {
+      added.push(bytes(`0 ${path}/\0`));
+      if (isDirectory) added.push(...(await entriesIn(root, `${path}/`, found)));
+    }
+    list = Buffer.concat(added);
   }
-  yield bytes(batch.join(""));
 }
 
-const atOnce = 500;
-
-function* records(root: string, directory: string): Generator<string> {
+async function entriesIn(root: string, directory: string, found: Map<string, boolean>): Promise<Buffer[]> {
+  const listed: Buffer[] = [];
   for (const name of readdirSync(bytes(root + directory), { encoding: "latin1" })) {
     if (directory === "" && name.startsWith(layerFile)) continue;
     const path = directory + name;
+    // Asynchronous calls take five times as long.
     const stats = lstatSync(bytes(root + path), { bigint: true });
-    yield `${stats.ctimeNs} ${path}\0`;
-    if (stats.isDirectory()) yield* records(root, `${path}/`);
+    found.set(path, stats.isDirectory());
+    listed.push(bytes(`${stats.ctimeNs} ${path}\0`));
+    // The cell has other calls to answer.
+    if (listed.length % atOnce === 0) await immediate();
   }
+  return listed;
 }
+
+const atOnce = 500;
 
 function bytes(text: string): Buffer {
   return Buffer.from(text, "latin1");
