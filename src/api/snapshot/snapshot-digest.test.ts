@@ -156,11 +156,13 @@ it("shares no step between named snapshots with and without layers", () => {
   expect(snapshotDigest(golden).steps).toEqual(layered);
 });
 
-it("makes layers by default only on a template without mounts, and without volumes in the contents", () => {
+it("makes layers by default only on a template with a writable root, without mounts, and without volumes in the contents", () => {
   const container = { name: "main", image: "python:3.12", volumeMounts: [{ name: "data", mountPath: "/data" }] };
   const spec = { containers: [container], volumes: [{ name: "data", emptyDir: {} }] };
+  const readOnly = { name: "main", image: "python:3.12", securityContext: { readOnlyRootFilesystem: true } };
   for (const change of [
     { from: { template: { template: { spec } } } },
+    { from: { template: { template: { spec: { containers: [readOnly] } } } } },
     { from: { checkpoint: { id: "c" } } },
     { from: { template: { template: { spec: { containers: [] } } } } },
     { contents: ["filesystem", "volumes"] as const },

@@ -29,7 +29,7 @@ export function snapshotDigest(inputs: SnapshotInputs): SnapshotDigest {
   const withVolumes = contents.includes("volumes") && { volumes: isAll || [...new Set(volumes)].sort() };
   // Generators write null for absent fields.
   const source = { v: 1, from: withoutNulls(from), ...withVolumes };
-  const isLayered = layers ?? canHaveLayers(inputs);
+  const isLayered = layers ?? hasLayersByDefault(inputs);
   // The memory after a step cannot become a layer.
   const base = digestOf({ ...source, ...(isLayered && { layers: true }) });
   const steps = digestsAfter(base, inputs);
@@ -54,15 +54,23 @@ function digestsAfter(base: string, { recipe, copied }: SnapshotInputs): string[
   return steps;
 }
 
-/** Programs of another source run already, and what a step writes to a volume is not in a layer. */
-function canHaveLayers({ from, contents, hasLayers = true }: SnapshotInputs): boolean {
-  if (!hasLayers || !("template" in from) || contents.includes("volumes")) return false;
+function hasLayersByDefault(inputs: SnapshotInputs): boolean {
   try {
-    return restoreSpec(parsePodTemplate(from.template.template)).mounts.length === 0;
+    return inputs.hasLayers !== false && canHaveLayers(inputs);
   } catch {
     // The sandbox of the build says what is not valid.
     return false;
   }
+}
+
+/**
+ * Programs of another source run already. What a step writes to a volume, or to the /tmp of a read-only root, is in no layer.
+ * @throws RametError `InvalidArgument` for a template that is not valid for a sandbox
+ */
+export function canHaveLayers({ from, contents }: Pick<SnapshotInputs, "from" | "contents">): boolean {
+  if (!("template" in from) || contents.includes("volumes")) return false;
+  const { mounts, readOnlyRoot } = restoreSpec(parsePodTemplate(from.template.template));
+  return mounts.length === 0 && !readOnlyRoot;
 }
 
 /**

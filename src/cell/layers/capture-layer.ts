@@ -5,6 +5,7 @@ import { within } from "../../base/within.ts";
 import { layerFile } from "../../store/manifest.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { GuestControl } from "../client/guest-control.ts";
+import { hasOwnTmp } from "../sandbox/oci-spec.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import { rootList } from "./root-list.ts";
@@ -33,7 +34,7 @@ export async function captureLayer(
   maxBytes = Infinity,
 ): Promise<void> {
   const milliseconds = leastMilliseconds + (await sandbox.writtenBytes()) / leastBytesPerMillisecond;
-  const withTmp = !setting.container.mounts.some(({ target }) => target === "/tmp");
+  const withTmp = hasOwnTmp(setting.container);
   const mostBytes = layerBytesOf(setting.container) + overheadBytes;
   await within({ clock, milliseconds, what: "Writing a layer" }, async (signal) => {
     const base = await rootList(sandbox.rootPath, (list) => guest.unlisted(list, { withTmp, signal }));
