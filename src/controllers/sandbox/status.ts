@@ -207,7 +207,8 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
     ...placeOf(pod),
     ramet: {
       ...defined({ problems: status.ramet?.problems, generation, bootMilliseconds, initRequest, rollback, disruption }),
-      ...defined({ restoredFrom: resumed ? before : started.checkpointId, layers: started.layers }),
+      ...defined({ restoredFrom: resumed ? before : started.checkpointId }),
+      ...defined({ layers: started.layers, layerBytes: started.layerBytes }),
       ...ofCell(sandbox, pod, started),
       // Their names are compared with the existing ones before a resume.
       ...(claims.length > 0 && { claims }),
