@@ -1,13 +1,13 @@
-import { createWriteStream } from "node:fs";
+import { open } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
-import { Transform } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import type { Readable } from "node:stream";
 import * as z from "zod";
 import { Programs, RandomPrograms } from "../../api/schema/metadata.ts";
 import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { writeWithHoles } from "../../store/directory/durable.ts";
 import {
   callGuest,
   type GuestCall,
@@ -138,7 +138,7 @@ export class GuestControl {
       const text = await textOf(response, guestLimits.error, this.#clock);
       throw guestError("writing a layer", response.statusCode ?? 0, text);
     }
-    await pipeline(response, atMost(maxBytes), createWriteStream(path, { flags: "wx", mode: 0o600 }), { signal });
+    await writeSparse(response, path, maxBytes);
     const answer = parsedAnswer(ChangesResult, response.trailers["ramet-layer"] ?? "", "the guest's answer to a layer");
     const { message, tooLarge = false } = answer;
     if (message !== undefined)
@@ -223,21 +223,24 @@ const ChangesResult = z.object({
 });
 export type ChangesResult = z.infer<typeof ChangesResult>;
 
-function atMost(maxBytes: number): Transform {
-  let bytes = 0;
-  return new Transform({
-    transform: (chunk: Buffer, _, done) => {
+async function writeSparse(chunks: Readable, path: string, maxBytes: number): Promise<void> {
+  const file = await open(path, "wx", 0o600);
+  try {
+    let bytes = 0;
+    for await (const chunk of chunks as AsyncIterable<Buffer>) {
+      if (bytes + chunk.length > maxBytes) throw aboveMost(maxBytes);
+      await writeWithHoles(file, chunk, bytes);
       bytes += chunk.length;
-      if (bytes <= maxBytes) done(null, chunk);
-      else
-        done(
-          new RametError(
-            "QuotaExceeded",
-            `writing a layer failed: it has more than ${maxBytes} bytes, with the holes of sparse files`,
-          ),
-        );
-    },
-  });
+    }
+    await file.truncate(bytes);
+  } finally {
+    await file.close();
+  }
+}
+
+function aboveMost(maxBytes: number): RametError {
+  const why = `it has more than ${maxBytes} bytes, with the holes of sparse files`;
+  return new RametError("QuotaExceeded", `writing a layer failed: ${why}`);
 }
 
 interface ControlCall extends Omit<GuestCall, "headers" | "body"> {
