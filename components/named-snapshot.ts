@@ -39,7 +39,7 @@ export interface NamedSnapshotArgs extends PlacementArgs {
   stepCache?: Input<"EveryStep" | "LastStep" | "None">;
   /**
    * Whether the steps before the first `start` or `waitFor` make a layer of files, which all clones on a node share. What these steps
-   * leave running ends. Needs a template without volume mounts as the source. @default false
+   * leave running ends. Needs a template without volume mounts as the source. @default where possible
    */
   layers?: Input<boolean>;
   /**

@@ -70,7 +70,10 @@ export interface WaitForArgs {
   timeoutSeconds?: Input<number>;
 }
 
-/** Runs a command line, which must exit with code 0. `timeoutSeconds` is 600 by default. */
+/**
+ * Runs a command line, which must exit with code 0. `timeoutSeconds` is 600 by default. Processes that it leaves running end
+ * before the first `start` or `waitFor`, unless the snapshot has no layers.
+ */
 export function run(
   command: Input<string>,
   options: CommandOptions & { timeoutSeconds?: Input<number> } = {},

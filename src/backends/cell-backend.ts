@@ -139,7 +139,8 @@ export function cellBackend(options: CellBackendOptions): Backend {
 
 function started({ state, phases, programs }: RestoreResult, { layers }: CheckpointPart): Started {
   const ids = layers?.map(({ checkpointId }) => checkpointId);
-  return { ...startOf(state), ...defined({ layers: ids, programs }), phases };
+  const layerBytes = layers?.map(({ sizeBytes }) => sizeBytes);
+  return { ...startOf(state), ...defined({ layers: ids, layerBytes, programs }), phases };
 }
 
 const captureHint =

@@ -65,6 +65,8 @@ export interface Started {
   writableLayer?: WritableLayer;
   /** The ids of the checkpoints that hold the layers of its files. Absent: it has none. */
   layers?: string[];
+  /** Their sizes, in the same order. */
+  layerBytes?: number[];
   /** Absent: not requested, or not known. */
   programs?: ReplacedPrograms;
   /** Milliseconds by phase, in order. */

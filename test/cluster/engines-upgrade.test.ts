@@ -169,7 +169,10 @@ it("continues an upgrade that the end of the controllers interrupts, and needs n
     expect(version).toBe(1);
   });
   expect(status.versions?.[0]?.checkpointId).toBe(first.versions?.[0]?.checkpointId ?? "");
-  await create("NamedSnapshot", "late", { from: { template: { name: "base" } }, recipe: [{ run: "sleep 3" }] });
+  await create("NamedSnapshot", "late", {
+    from: { template: { name: "base" } },
+    recipe: [{ start: "sleep infinity" }, { run: "sleep 3" }],
+  });
   await untilSnapshot("late", ({ version }) => {
     expect(version).toBe(1);
   });

@@ -23,7 +23,7 @@ async function ramet(...args: string[]) {
 
 /** Keeps only one version, so that returning to an earlier recipe builds it again. */
 const build = async (word: string, version: number) => {
-  const recipe = [{ run: `date +%s%N | tee /root/${word}` }, { run: `echo ${word} > /root/word` }];
+  const recipe = [{ run: `date +%s%N | tee /root/${word}` }, { start: `echo ${word} > /root/word; sleep infinity` }];
   await world.apply("tool", { from: { template: { name: "base" } }, recipe, keepVersions: 1 });
   await world.until("tool", ({ status }) => status?.version === version);
   return (await world.settled("tool")).status!;

@@ -42,14 +42,15 @@ it("keeps the files of its steps in a layer below its clones, also after the lay
   const recipe = [
     // The process ends with the sandbox in which it was started.
     {
-      run: "head -c 64M /dev/urandom > /opt/data; rm /usr/bin/env; echo left > /tmp/left; sleep 1000 > /dev/null 2>&1 &",
+      run: "head -c 64M /dev/urandom > /opt/data; rm /usr/bin/env; echo left > /tmp/left; tail -f /dev/null > /tmp/out 2>&1 &",
     },
     { env: { COLOR: "blue" } },
-    { run: "echo $COLOR > /opt/color" },
+    // A change of a file alone, deep in the image.
+    { run: "echo $COLOR > /opt/color; echo CHANGED=yes >> /usr/lib/os-release" },
     { start: "python3 -m http.server 8000 --directory /opt" },
     { waitFor: { port: 8000 } },
   ];
-  await world.apply("layered", { from, recipe, layers: true, stepCache: "LastStep" });
+  await world.apply("layered", { from, recipe, stepCache: "LastStep" });
   const { status } = await world.settled("layered");
   expect(findCondition(status?.conditions, "Ready")?.status).toBe("True");
   expect(status?.versions).toMatchObject([{ layers: true }]);
@@ -77,6 +78,7 @@ it("keeps the files of its steps in a layer below its clones, also after the lay
   await world.clone("one", "layered");
   expect(await world.read("one", "/opt/color")).toBe("blue\n");
   expect(await world.read("one", "/tmp/left")).toBe("left\n");
+  expect(await world.read("one", "/usr/lib/os-release")).toMatch(/^PRETTY_NAME=.*\nCHANGED=yes\n$/s);
   await expect(world.read("one", "/usr/bin/env")).rejects.toMatchObject({ code: "NotFound" });
   expect(await world.get("one")).toContain("data");
   expect(world.cluster.seen.sandboxes.store.get("t/one")?.status?.ramet?.layers).toEqual([id]);
@@ -112,9 +114,9 @@ it("keeps the files of its steps in a layer below its clones, also after the lay
 
 it("builds on the layer of unchanged steps", async () => {
   const run = { run: "echo one > /opt/one" };
-  await world.apply("first", { from, recipe: [run], layers: true });
+  await world.apply("first", { from, recipe: [run] });
   await world.settled("first");
-  await world.apply("second", { from, recipe: [run, { run: "echo two > /opt/two" }], layers: true });
+  await world.apply("second", { from, recipe: [run, { run: "echo two > /opt/two" }] });
   const { status } = await world.settled("second");
   expect(status?.steps?.map(({ cached }) => cached)).toEqual([true, false]);
   await world.clone("both", "second");
@@ -149,7 +151,7 @@ const sandboxOf = (name: string) => world.cluster.seen.sandboxes.store.get(`t/${
 it("gives its files to sandboxes of a set that were prepared without them, and again after a rollback to other files", async () => {
   const recipe = [{ run: "echo warm > /opt/warm; rm /usr/bin/env" }, { start: "sleep infinity" }];
   await world.apply("warm", { from, recipe, layers: true });
-  await world.apply("plain", { from, recipe: [{ run: "echo plain > /opt/plain" }] });
+  await world.apply("plain", { from, recipe: [{ run: "echo plain > /opt/plain" }], layers: false });
   const [warm, plain] = [await world.settled("warm"), await world.settled("plain")].map(
     ({ status }) => status?.checkpointId ?? "",
   );

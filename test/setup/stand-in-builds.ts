@@ -3,12 +3,13 @@ import { NamedSnapshot, type NamedSnapshotSpec } from "../../src/api/kinds/named
 import type { NamedSnapshotStatus } from "../../src/api/kinds/named-snapshot-status.ts";
 import { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { annotations, finalizers, restoreFromAnnotations } from "../../src/api/names/labels.ts";
+import { isRollbackPending, rollbackRequest } from "../../src/api/names/rollback-request.ts";
 import { digestOf } from "../../src/api/schema/digest.ts";
-import { Contents } from "../../src/api/schema/metadata.ts";
+import { Contents, type ReplacedPrograms } from "../../src/api/schema/metadata.ts";
 import { snapshotDigest } from "../../src/api/snapshot/snapshot-digest.ts";
 import { RametError } from "../../src/base/errors.ts";
 import type { Attempt } from "../../src/controllers/cluster/attempts.ts";
-import { builderSandbox, captureCheckpoint } from "../../src/controllers/named-snapshot/apply.ts";
+import { bootRequest, builderSandbox, captureCheckpoint } from "../../src/controllers/named-snapshot/apply.ts";
 import { ownCloning } from "../../src/controllers/named-snapshot/cloning.ts";
 import { builderName, stepCheckpointName, versionCheckpointName } from "../../src/controllers/named-snapshot/names.ts";
 import { planSnapshot } from "../../src/controllers/named-snapshot/plan.ts";
@@ -30,6 +31,7 @@ export const defaultSpec: NamedSnapshotSpec = {
   keepVersions: 5,
   deletionPolicy: "Retain",
   stepCache: "EveryStep",
+  layers: false,
   engineUpgrade: "Auto",
 };
 /**
@@ -43,9 +45,13 @@ export class StandInWorld {
   readonly checkpoints = new Map<string, Checkpoint>();
   builders: Sandbox[] = [];
   attempts = new Map<string, Attempt<StepOutcome>>();
-  /** By builder UID: the indexes of the steps started in it, in order. */
+  /** By builder UID, and the layer on which it has booted since: the indexes of the steps started in it, in order. */
   readonly startedAt = new Map<string, number[]>();
   isDeleted = false;
+  /** False: controllers of an earlier release, or beside others. */
+  hasLayers = true;
+  /** Those that a boot on a layer has ended, and those that run then. */
+  programs: ReplacedPrograms | undefined;
   /** Stands for the engine too. */
   cellImage = "cell:1";
   now = new Date(at);
@@ -91,7 +97,23 @@ export class StandInWorld {
     return open.length;
   }
 
+  /** The sandboxes that have to boot on a layer cannot, and run on. */
+  refuseBoot(): void {
+    const refused = { type: "RolledBack", status: "False" as const, reason: "r", message: "", lastTransitionTime: at };
+    for (const { status } of this.#answerBoots()) status?.conditions?.push(refused);
+  }
+
+  #answerBoots(): Sandbox[] {
+    const booting = this.builders.filter(isRollbackPending);
+    for (const { metadata, status } of booting)
+      Object.assign(status?.ramet ?? {}, {
+        rollback: { request: rollbackRequest({ metadata })?.digest, programs: this.programs },
+      });
+    return booting;
+  }
+
   startBuilders(): number {
+    const booting = this.#answerBoots();
     const waiting = this.builders.filter(({ status }) => status === undefined);
     const engineOf = ({ metadata }: Sandbox): string => {
       const from = metadata.annotations?.[restoreFromAnnotations[0]];
@@ -104,7 +126,7 @@ export class StandInWorld {
         ? { ...one, status: { phase: "Running", conditions, ramet: { engine: engineOf(one) } } }
         : one,
     );
-    return waiting.length;
+    return waiting.length + booting.length;
   }
 
   finishSteps(): number {
@@ -143,7 +165,12 @@ export class StandInWorld {
       spec: this.spec,
       status: this.status,
     });
-    const digest = snapshotDigest({ ...this.spec, from: { template: base }, copied: new Map() });
+    const digest = snapshotDigest({
+      ...this.spec,
+      from: { template: base },
+      copied: new Map(),
+      hasLayers: this.hasLayers,
+    });
     const desired: DesiredVersion = {
       digest,
       origin: { kind: "template", spec: base },
@@ -201,6 +228,9 @@ export class StandInWorld {
         if (this.builders.some(({ metadata }) => metadata.name === action.name)) return;
         this.builders.push(Sandbox.parse(this.#made(builderSandbox(this.state().snapshot, action, ownCloning))));
         return;
+      case "bootBuilder":
+        this.#boot(action);
+        return;
       case "deleteSandbox":
         this.builders = this.builders.filter(({ metadata }) => metadata.uid !== action.sandbox.metadata.uid);
         return;
@@ -227,6 +257,15 @@ export class StandInWorld {
     }
   }
 
+  #boot(action: Extract<SnapshotAction, { do: "bootBuilder" }>): void {
+    const { annotations: requested } = bootRequest(action);
+    this.builders = this.builders.map((one) =>
+      one.metadata.uid === action.builder.metadata.uid
+        ? { ...one, metadata: { ...one.metadata, annotations: { ...one.metadata.annotations, ...requested } } }
+        : one,
+    );
+  }
+
   #mark({ checkpoint, unneededSince }: Extract<SnapshotAction, { do: "markStep" }>): void {
     const { [annotations.unneededSince]: _, ...others } = checkpoint.metadata.annotations ?? {};
     const mark = unneededSince === undefined ? {} : { [annotations.unneededSince]: unneededSince };
@@ -237,12 +276,13 @@ export class StandInWorld {
   /** A guest knows a step that an earlier controller started only if the step had really started in it. */
   #start({ index, builder, fresh }: Extract<SnapshotAction, { do: "startStep" }>): void {
     const { uid } = builder.metadata;
-    const startedAt = this.startedAt.get(uid) ?? [];
+    const boot = uid + (rollbackRequest(builder)?.to ?? "");
+    const startedAt = this.startedAt.get(boot) ?? [];
     if (!fresh && !startedAt.includes(index)) {
       this.attempts.set(`${uid}/${index}`, { state: "failed", error: new RametError("SandboxLost", "not known") });
       return;
     }
-    if (fresh) this.startedAt.set(uid, [...startedAt, index]);
+    if (fresh) this.startedAt.set(boot, [...startedAt, index]);
     this.attempts.set(`${uid}/${index}`, { state: "running", failures: 0 });
   }
 

@@ -32,10 +32,11 @@ it("adds the ports of the snapshot it is built from, on which processes still li
   expect(ports(unknownValue)).toBe(unknownValue);
 });
 
-it("has another digest with layers, and the same one without them", () => {
+it("has another digest with layers, without them, and by default", () => {
   const digest = (layers?: unknown) => checkNamedSnapshot({}, { ...requested, layers }).inputs["digest"];
   expect(digest(true)).not.toBe(digest());
-  expect(digest(false)).toBe(digest());
+  expect(digest(false)).not.toBe(digest());
+  expect(digest(false)).not.toBe(digest(true));
   expect(digest(unknownValue)).toBe(unknownValue);
   const { failures } = checkNamedSnapshot({}, { ...requested, layers: "yes" });
   expect(failures.map(({ property }) => property)).toEqual(["layers"]);

@@ -98,7 +98,7 @@ const fields = z.object({
     .boolean()
     .optional()
     .describe(
-      "Whether the steps before the first start or waitFor make a layer, which all clones on a node share: a clone takes the same time and memory, however many files it has. What these steps leave running ends, and the template's command starts again on their files. Needs a template without volume mounts as the source. Default false.",
+      "Whether the steps before the first start or waitFor make a layer, which all clones on a node share: a clone takes the same time and memory, however many files it has. What these steps leave running ends, and the template's command starts again on their files. Needs a template without volume mounts and with a writable root as the source, and no volumes in contents. Default: where that is so.",
     ),
   engineUpgrade: z
     .enum(engineUpgrades)

@@ -164,6 +164,7 @@ const RametSandboxStatus = z.object({
     "The id of the checkpoint that this sandbox was cloned from, or was last rolled back to.",
   ),
   layers: OptionalTexts.describe("The ids of the checkpoints that hold the layers of files below the sandbox's own."),
+  layerBytes: z.array(z.int().min(0)).optional().describe("The sizes of these layers, in the same order."),
   rollback: z
     .object({
       request: z.string().describe("The digest of the two annotations that requested it."),

@@ -18,7 +18,12 @@ const golden: SnapshotInputs = {
 
 /** A changed value here rebuilds every existing named snapshot. Change it only on purpose, and with a new `v`. */
 it("keeps the digest of a known recipe", () => {
-  const { digest, base, steps } = snapshotDigest(golden);
+  // A version keeps its digest, whether the controllers make layers by default or not.
+  expect(snapshotDigest(golden)).toMatchObject({
+    digest: snapshotDigest({ ...golden, hasLayers: false }).digest,
+    layers: true,
+  });
+  const { digest, base, steps } = snapshotDigest({ ...golden, hasLayers: false });
   expect({ digest, base, steps }).toMatchInlineSnapshot(`
     {
       "base": "sha256:9c737599fc9f371cc16a6a229875b6264b3566052c53b2e5d4c2947daaaf972a",
@@ -126,6 +131,7 @@ it("changes with every other input", () => {
     { ...golden, contents: ["filesystem", "volumes"], volumes: ["data"] },
     { ...golden, contents: ["filesystem", "volumes"], volumes: ["data", "logs"] },
     { ...golden, layers: true },
+    { ...golden, layers: false },
     { ...golden, contents: ["filesystem"], layers: true },
     { ...golden, copied: new Map([[2, { identity: "declared:y" }]]) },
     { ...golden, copied: new Map([[2, { sha256: "x" }]]) },
@@ -142,9 +148,27 @@ it("changes with every other input", () => {
 });
 
 it("shares no step between named snapshots with and without layers", () => {
-  const [plain, layered] = [golden, { ...golden, layers: true }].map((one) => snapshotDigest(one).steps);
+  const [plain, layered] = [
+    { ...golden, layers: false },
+    { ...golden, layers: true },
+  ].map((one) => snapshotDigest(one).steps);
   expect(unchangedSteps(plain!, layered!)).toBe(0);
-  expect(snapshotDigest({ ...golden, layers: false })).toEqual(snapshotDigest(golden));
+  expect(snapshotDigest(golden).steps).toEqual(layered);
+});
+
+it("makes layers by default only on a template with a writable root, without mounts, and without volumes in the contents", () => {
+  const container = { name: "main", image: "python:3.12", volumeMounts: [{ name: "data", mountPath: "/data" }] };
+  const spec = { containers: [container], volumes: [{ name: "data", emptyDir: {} }] };
+  const readOnly = { name: "main", image: "python:3.12", securityContext: { readOnlyRootFilesystem: true } };
+  for (const change of [
+    { from: { template: { template: { spec } } } },
+    { from: { template: { template: { spec: { containers: [readOnly] } } } } },
+    { from: { checkpoint: { id: "c" } } },
+    { from: { template: { template: { spec: { containers: [] } } } } },
+    { contents: ["filesystem", "volumes"] as const },
+    { hasLayers: false },
+  ])
+    expect(snapshotDigest({ ...golden, ...change }).layers).toBe(false);
 });
 
 it("is the same for the names of volumes in any order, and for all volumes in either way", () => {

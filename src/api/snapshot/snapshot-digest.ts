@@ -3,7 +3,8 @@ import { digestOf } from "../schema/digest.ts";
 import { allVolumes } from "../kinds/sandbox-parts.ts";
 import type { RecipeStep } from "../recipe/recipe.ts";
 import type { VersionContent } from "../kinds/named-snapshot.ts";
-import { withoutNulls } from "../schema/pod-template.ts";
+import { parsePodTemplate, withoutNulls } from "../schema/pod-template.ts";
+import { restoreSpec } from "../pod/restore-spec.ts";
 import type { SandboxTemplateSpec } from "../kinds/sandbox-template.ts";
 
 export interface SnapshotDigest {
@@ -21,25 +22,55 @@ export interface SnapshotDigest {
  * The digest of the inputs of a named snapshot. A pure function: independent of the machine and the order of keys, and different
  * for any other input.
  */
-export function snapshotDigest({ from, recipe, copied, contents, volumes, layers }: SnapshotInputs): SnapshotDigest {
+export function snapshotDigest(inputs: SnapshotInputs): SnapshotDigest {
+  const { from, contents, volumes, layers } = inputs;
   // A step that was captured without the volumes cannot be continued with them.
   const isAll = volumes?.includes(allVolumes) ?? true;
   const withVolumes = contents.includes("volumes") && { volumes: isAll || [...new Set(volumes)].sort() };
   // Generators write null for absent fields.
+  const source = { v: 1, from: withoutNulls(from), ...withVolumes };
+  const isLayered = layers ?? hasLayersByDefault(inputs);
   // The memory after a step cannot become a layer.
-  const isLayered = layers === true;
-  const base = digestOf({ v: 1, from: withoutNulls(from), ...withVolumes, ...(isLayered && { layers: true }) });
+  const base = digestOf({ ...source, ...(isLayered && { layers: true }) });
+  const steps = digestsAfter(base, inputs);
+  // A version with the default, which was to make no layers, keeps its digest.
+  const given = layers === undefined && isLayered ? digestOf(source) : base;
+  const last = digestsAfter(given, inputs).at(-1) ?? given;
+  const chosen = layers === false && { layers };
+  return {
+    digest: digestOf({ v: 1, after: last, contents: [...contents].sort(), ...chosen }),
+    base,
+    steps,
+    layers: isLayered,
+  };
+}
+
+function digestsAfter(base: string, { recipe, copied }: SnapshotInputs): string[] {
   const steps: string[] = [];
   for (const [index, step] of recipe.entries()) {
     const plain = withoutNulls({ ...step, ...defined({ copied: copied.get(index) }) });
     steps.push(digestOf({ v: 1, after: steps.at(-1) ?? base, step: plain }));
   }
-  return {
-    digest: digestOf({ v: 1, after: steps.at(-1) ?? base, contents: [...contents].sort() }),
-    base,
-    steps,
-    layers: isLayered,
-  };
+  return steps;
+}
+
+function hasLayersByDefault(inputs: SnapshotInputs): boolean {
+  try {
+    return inputs.hasLayers !== false && canHaveLayers(inputs);
+  } catch {
+    // The sandbox of the build says what is not valid.
+    return false;
+  }
+}
+
+/**
+ * Programs of another source run already. What a step writes to a volume, or to the /tmp of a read-only root, is in no layer.
+ * @throws RametError `InvalidArgument` for a template that is not valid for a sandbox
+ */
+export function canHaveLayers({ from, contents }: Pick<SnapshotInputs, "from" | "contents">): boolean {
+  if (!("template" in from) || contents.includes("volumes")) return false;
+  const { mounts, readOnlyRoot } = restoreSpec(parsePodTemplate(from.template.template));
+  return mounts.length === 0 && !readOnlyRoot;
 }
 
 /**
@@ -63,8 +94,10 @@ export interface SnapshotInputs {
   contents: readonly VersionContent[];
   /** The names of the volumes to capture. Undefined: all, if `contents` has them. */
   volumes?: readonly string[] | undefined;
-  /** Whether the files of the leading steps are layers. */
+  /** Whether the files of the leading steps are layers. @default where they can be */
   layers?: boolean | undefined;
+  /** Whether the controllers make layers at all. @default true */
+  hasLayers?: boolean | undefined;
 }
 
 export type ResolvedSource =

@@ -68,9 +68,16 @@ export class Storage {
     }
   }
 
-  /** The size of all data. It is what counts towards the quota of a namespace. */
+  /** The size of all data that Checkpoints have. */
   get usedBytes(): number {
     return sum([...this.#stored.values()]);
+  }
+
+  /** With the layers that only running sandboxes need: what counts towards the quota of a namespace. */
+  usedWith(sandboxes: readonly Sandbox[]): number {
+    const known = new Set([...this.#stored.values()].map(({ layerId }) => layerId));
+    const others = [...layerSizesOf(sandboxes)].filter(([id]) => !known.has(id));
+    return this.usedBytes + sum(others.map(([, bytes]) => ({ bytes })));
   }
 
   /**
@@ -129,10 +136,15 @@ export class Storage {
 
 /** The ids of the layers that sandboxes run on, with their namespaces. @see Storage.freedBy */
 export function layersInUse(sandboxes: readonly Sandbox[]): ReadonlySet<string> {
-  const ids = sandboxes.flatMap(({ metadata: { namespace }, status }) =>
-    (status?.ramet?.layers ?? []).map((id) => `${namespace}/${id}`),
+  return new Set(layerSizesOf(sandboxes).keys());
+}
+
+/** An earlier release recorded no sizes. */
+function layerSizesOf(sandboxes: readonly Sandbox[]): Map<string, number> {
+  const sizes = sandboxes.flatMap(({ metadata: { namespace }, status: { ramet } = {} }) =>
+    (ramet?.layers ?? []).map((id, index) => [`${namespace}/${id}`, ramet?.layerBytes?.[index] ?? 0] as const),
   );
-  return new Set(ids);
+  return new Map(sizes);
 }
 
 function recordedSize({ status }: Checkpoint): number | undefined {

@@ -1,12 +1,13 @@
-import { createWriteStream } from "node:fs";
-import { type Readable, Transform } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import { open } from "node:fs/promises";
+import type { IncomingMessage } from "node:http";
+import type { Readable } from "node:stream";
 import * as z from "zod";
 import { Programs, RandomPrograms } from "../../api/schema/metadata.ts";
 import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { writeWithHoles } from "../../store/directory/durable.ts";
 import {
   callGuest,
   type GuestCall,
@@ -124,30 +125,36 @@ export class GuestControl {
 
   /**
    * Writes a layer with what was changed in the root of the sandbox into a new file.
-   * @param base the root before the changes: records of `CTIME PATH\0`, with nanoseconds and paths without a leading slash
+   * @param base changed directories before the changes: for each entry a record `CTIME PATH\0`, with nanoseconds and a path without a
+   * leading slash, and `0 PATH/\0` for each directory whose entries are listed
    * @param limits `withTmp`: also what is in /tmp; `maxBytes`: the layer's largest size
    * @throws RametError `QuotaExceeded`, `Internal` with the guest's reason, `GuestUnreachable`
    */
-  async changes(base: Readable, path: string, { withTmp, maxBytes, signal }: ChangesLimits): Promise<ChangesResult> {
+  async changes(base: Buffer, path: string, { withTmp, maxBytes, signal }: ChangesLimits): Promise<ChangesResult> {
     const most = Number.isFinite(maxBytes) ? [`most=${Math.floor(maxBytes)}`] : [];
-    const call = {
-      method: "POST",
-      path: `/changes?${[...(withTmp ? ["with=tmp"] : []), ...most].join("&")}`,
-      body: base,
-      signal,
-      headers: { "content-type": "application/octet-stream" },
-    } as const;
+    const call = changesCall(base, [...(withTmp ? ["with=tmp"] : []), ...most], signal);
     const response = await callGuest(this.#dial, call, this.#clock);
     if (response.statusCode !== 200) {
       const text = await textOf(response, guestLimits.error, this.#clock);
       throw guestError("writing a layer", response.statusCode ?? 0, text);
     }
-    await pipeline(response, atMost(maxBytes), createWriteStream(path, { flags: "wx", mode: 0o600 }), { signal });
+    await writeSparse(response, path, maxBytes);
     const answer = parsedAnswer(ChangesResult, response.trailers["ramet-layer"] ?? "", "the guest's answer to a layer");
     const { message, tooLarge = false } = answer;
     if (message !== undefined)
       throw new RametError(tooLarge ? "QuotaExceeded" : "Internal", `writing a layer failed: ${message}`);
     return answer;
+  }
+
+  /**
+   * The directories that were changed and whose entries `base` lacks, at most some of them: latin1, as {@link changes} has them.
+   * @throws RametError `Internal`, `GuestUnreachable`
+   */
+  async unlisted(base: Buffer, { withTmp, signal }: Omit<ChangesLimits, "maxBytes">): Promise<string[]> {
+    const what = "looking for changed directories";
+    const call = changesCall(base, ["unlisted", ...(withTmp ? ["with=tmp"] : [])], signal);
+    const response = await callGuest(this.#dial, call, this.#clock);
+    return (await this.#answer(what, response, Unlisted, guestLimits.list)).directories;
   }
 
   /**
@@ -176,12 +183,28 @@ export class GuestControl {
     const body = value === undefined ? undefined : Buffer.from(JSON.stringify(value));
     const headers = body && { "content-type": "application/json" };
     const response = await callGuest(this.#dial, { ...rest, ...defined({ body, headers }) }, this.#clock);
+    return this.#answer(what, response, answer, guestLimits.control);
+  }
+
+  async #answer<T extends z.ZodType>(
+    what: string,
+    response: IncomingMessage,
+    answer: T,
+    most: number,
+  ): Promise<z.infer<T>> {
     const isAnswer = response.statusCode === 200;
-    const text = await textOf(response, isAnswer ? guestLimits.control : guestLimits.error, this.#clock);
+    const text = await textOf(response, isAnswer ? most : guestLimits.error, this.#clock);
     if (!isAnswer) throw guestError(what, response.statusCode ?? 0, text);
     return parsedAnswer(answer, text, `the guest's answer to ${what}`);
   }
 }
+
+function changesCall(body: Buffer, query: readonly string[], signal: AbortSignal): GuestCall {
+  const headers = { "content-type": "application/octet-stream" };
+  return { method: "POST", path: `/changes?${query.join("&")}`, body, signal, headers };
+}
+
+const Unlisted = z.object({ directories: z.array(z.string()) });
 
 interface ChangesLimits {
   withTmp: boolean;
@@ -200,21 +223,24 @@ const ChangesResult = z.object({
 });
 export type ChangesResult = z.infer<typeof ChangesResult>;
 
-function atMost(maxBytes: number): Transform {
-  let bytes = 0;
-  return new Transform({
-    transform: (chunk: Buffer, _, done) => {
+async function writeSparse(chunks: Readable, path: string, maxBytes: number): Promise<void> {
+  const file = await open(path, "wx", 0o600);
+  try {
+    let bytes = 0;
+    for await (const chunk of chunks as AsyncIterable<Buffer>) {
+      if (bytes + chunk.length > maxBytes) throw aboveMost(maxBytes);
+      await writeWithHoles(file, chunk, bytes);
       bytes += chunk.length;
-      if (bytes <= maxBytes) done(null, chunk);
-      else
-        done(
-          new RametError(
-            "QuotaExceeded",
-            `writing a layer failed: it has more than ${maxBytes} bytes, with the holes of sparse files`,
-          ),
-        );
-    },
-  });
+    }
+    await file.truncate(bytes);
+  } finally {
+    await file.close();
+  }
+}
+
+function aboveMost(maxBytes: number): RametError {
+  const why = `it has more than ${maxBytes} bytes, with the holes of sparse files`;
+  return new RametError("QuotaExceeded", `writing a layer failed: ${why}`);
 }
 
 interface ControlCall extends Omit<GuestCall, "headers" | "body"> {

@@ -14,10 +14,8 @@ it("tells the limit of a quota from the largest size of a layer", async () => {
     sandbox: { rootPath, writtenBytes: () => Promise.resolve(0) },
     // Stands in for a guest whose layer exceeds every limit.
     guest: {
-      changes: (base: { destroy: () => unknown }) => {
-        base.destroy();
-        return Promise.reject(new RametError("QuotaExceeded", "writing a layer failed"));
-      },
+      unlisted: () => Promise.resolve([]),
+      changes: () => Promise.reject(new RametError("QuotaExceeded", "writing a layer failed")),
     },
     setting: { container },
     clock: systemClock,

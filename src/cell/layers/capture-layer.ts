@@ -5,13 +5,14 @@ import { within } from "../../base/within.ts";
 import { layerFile } from "../../store/manifest.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { GuestControl } from "../client/guest-control.ts";
+import { hasOwnTmp } from "../sandbox/oci-spec.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import { rootList } from "./root-list.ts";
 
 export interface LayerSubject {
   sandbox: Pick<Sandbox, "writtenBytes" | "rootPath">;
-  guest: Pick<GuestControl, "changes">;
+  guest: Pick<GuestControl, "changes" | "unlisted">;
   setting: Pick<CellSetting, "container">;
   clock: Clock;
 }
@@ -33,15 +34,13 @@ export async function captureLayer(
   maxBytes = Infinity,
 ): Promise<void> {
   const milliseconds = leastMilliseconds + (await sandbox.writtenBytes()) / leastBytesPerMillisecond;
-  const withTmp = !setting.container.mounts.some(({ target }) => target === "/tmp");
+  const withTmp = hasOwnTmp(setting.container);
   const mostBytes = layerBytesOf(setting.container) + overheadBytes;
-  await within({ clock, milliseconds, what: "Writing a layer" }, (signal) =>
-    guest.changes(rootList(sandbox.rootPath), join(imagePath, layerFile), {
-      withTmp,
-      maxBytes: Math.min(maxBytes, mostBytes),
-      signal,
-    }),
-  ).catch((thrown: unknown) => {
+  await within({ clock, milliseconds, what: "Writing a layer" }, async (signal) => {
+    const base = await rootList(sandbox.rootPath, (list) => guest.unlisted(list, { withTmp, signal }));
+    const limits = { withTmp, maxBytes: Math.min(maxBytes, mostBytes), signal };
+    return guest.changes(base, join(imagePath, layerFile), limits);
+  }).catch((thrown: unknown) => {
     const error = RametError.from(thrown);
     throw error.code === "QuotaExceeded" && mostBytes < maxBytes ? aboveLayer(error) : error;
   });

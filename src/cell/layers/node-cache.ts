@@ -114,6 +114,7 @@ export class NodeCache implements SharedFiles {
       await rename(draft, path);
       return await this.#find(path, entry);
     } finally {
+      if ((await ifPresent(lstat(path)).catch(() => lock)) === undefined) await rm(`${path}.lock`, { force: true });
       await lock?.close();
     }
   }

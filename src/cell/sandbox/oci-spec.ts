@@ -86,8 +86,8 @@ function guestArguments(container: ContainerSpec): string[] {
   return entrypoint.length === 0 ? [guestPathInside, ...flags] : [guestPathInside, ...flags, "--", ...entrypoint];
 }
 
-/** A read-only root has no writable /tmp to show, and a volume there stays. */
-function hasOwnTmp({ readOnlyRoot, mounts }: ContainerSpec): boolean {
+/** Whether /tmp belongs to the root. A read-only root has no writable /tmp to show, and a volume there stays. */
+export function hasOwnTmp({ readOnlyRoot, mounts }: ContainerSpec): boolean {
   return !readOnlyRoot && !mounts.some(({ target }) => posix.join(target, "/") === "/tmp/");
 }
 

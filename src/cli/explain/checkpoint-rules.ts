@@ -221,7 +221,7 @@ export function withStorage(explanation: Explanation, storage: Storage, around: 
   return {
     ...explanation,
     action: `${explanation.action}${frees ?? ""}`,
-    storage: { usedBytes: storage.usedBytes, holders: all.slice(0, mostHolders) },
+    storage: { usedBytes: storage.usedWith(around.sandboxes ?? []), holders: all.slice(0, mostHolders) },
   };
 }
 

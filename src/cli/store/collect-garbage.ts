@@ -117,7 +117,7 @@ function storedBy(state: CollectionState, deleted: readonly Garbage[]): KeptStor
   const kept = new Storage(checkpoints.filter(({ metadata }) => !uids.has(metadata.uid)));
   return {
     freedBytes: new Storage(checkpoints).freedBy(uids, layersInUse(sandboxes)),
-    keptBytes: kept.usedBytes,
+    keptBytes: kept.usedWith(sandboxes),
     kept: kept
       .holders(snapshots)
       .map((holder) => ({ ...holder, why: whyKept(holder, byName.get(keyOf(holder)), hasCheckpoint) })),

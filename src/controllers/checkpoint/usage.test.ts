@@ -38,11 +38,31 @@ function stored(checkpointId: string, sizeBytes: number, layers: object[] = []):
   });
 }
 
+const empty = { checkpointsIn: () => [], sandboxesIn: () => [] };
+
+it("counts a layer that only running sandboxes need", () => {
+  const layers = [layer("used", 10)];
+  const sandbox = (name: string, ids: string[], layerBytes?: number[]) =>
+    Sandbox.parse({
+      apiVersion: "agents.kruise.io/v1alpha1",
+      kind: "Sandbox",
+      metadata: { name, namespace: "t", uid: name, resourceVersion: "1", creationTimestamp: "" },
+      spec: {},
+      status: { phase: "Running", ramet: { layers: ids, layerBytes } },
+    });
+  const sandboxes = [sandbox("a", ["gone", "used"], [30, 10]), sandbox("b", ["gone"], [30]), sandbox("old", ["older"])];
+  const cache = { checkpointsIn: () => [stored("clone", 3, layers)], sandboxesIn: () => sandboxes };
+  const usage = new CheckpointUsage(cache, { of: () => ({ ...defaultQuota, storeBytes: 100 }) });
+  const { status: _, ...checkpoint } = stored("new", 0);
+  const counted = { checkpoint, checkpointId: "new", capture: undefined, spec: { keepRunning: true }, source: {} };
+  expect(usage.of(counted)).toEqual({ maxBytes: 100 - 43 });
+});
+
 it("counts layers once, also when their own checkpoints are gone", () => {
   const layers = [layer("gone", 10), layer("kept", 20)];
   const all = [stored("kept", 20, layers), stored("clone", 3, layers), stored("other", 4, [layer("gone", 10)])];
   const quotas = { of: () => ({ ...defaultQuota, storeBytes: 100 }) };
-  const usage = new CheckpointUsage({ checkpointsIn: () => all }, quotas);
+  const usage = new CheckpointUsage({ ...empty, checkpointsIn: () => all }, quotas);
   const { status: _, ...checkpoint } = stored("new", 0);
   expect(
     usage.of({ checkpoint, checkpointId: "new", capture: undefined, spec: { keepRunning: true }, source: {} }),
@@ -54,7 +74,7 @@ it("counts layers once, also when their own checkpoints are gone", () => {
 it("adds nothing to the use of a quota for a checkpoint that shares the data of a paused sandbox", () => {
   const quotas = { of: () => ({ ...defaultQuota, storeBytes: 100 }) };
   const pause = stored("pause", 60);
-  const usage = new CheckpointUsage({ checkpointsIn: () => [pause] }, quotas);
+  const usage = new CheckpointUsage({ ...empty, checkpointsIn: () => [pause] }, quotas);
   const admitted = (dataOf: string, labels: Record<string, string>) => {
     const { status } = stored(dataOf, 60);
     const { status: _, ...checkpoint } = stored("new", 60);
@@ -74,7 +94,7 @@ it("takes a checkpoint that shares stored data although the quota of bytes is us
   const quotas = { of: () => ({ ...defaultQuota, storeBytes: 50, checkpoints: 2 }) };
   const pause = stored("pause", 60);
   const all = [pause];
-  const usage = new CheckpointUsage({ checkpointsIn: () => all }, quotas);
+  const usage = new CheckpointUsage({ ...empty, checkpointsIn: () => all }, quotas);
   const { status: _, ...checkpoint } = stored("new", 0);
   const counted = { checkpoint, checkpointId: "new", spec: { keepRunning: true } };
   const before = { ...counted, capture: undefined };
@@ -91,7 +111,7 @@ it("takes a checkpoint that shares stored data although the quota of bytes is us
 
 it("names the quota only where a quota limits the size of a checkpoint", () => {
   const explained = (storeBytes: number, code: "QuotaExceeded" | "CheckpointTooLarge") =>
-    new CheckpointUsage({ checkpointsIn: () => [] }, { of: () => ({ ...defaultQuota, storeBytes }) }).explain(
+    new CheckpointUsage(empty, { of: () => ({ ...defaultQuota, storeBytes }) }).explain(
       stored("new", 0),
       new RametError(code, "writing a layer failed"),
     ).message;
@@ -102,7 +122,7 @@ it("names the quota only where a quota limits the size of a checkpoint", () => {
 
 it("takes the checkpoint of a sandbox whose Pod is being ended although the quota is used up", () => {
   const quotas = { of: () => ({ ...defaultQuota, storeBytes: 50, checkpoints: 1 }) };
-  const usage = new CheckpointUsage({ checkpointsIn: () => [stored("other", 60)] }, quotas);
+  const usage = new CheckpointUsage({ ...empty, checkpointsIn: () => [stored("other", 60)] }, quotas);
   const { status: _, ...given } = stored("new", 0);
   const sandbox = Sandbox.parse({
     apiVersion: given.apiVersion,

@@ -30,12 +30,12 @@ interface Counted {
  * have no data and do not count. Everything is computed from the objects, so a restart changes nothing.
  */
 export class CheckpointUsage {
-  readonly #cache: Pick<Cache, "checkpointsIn">;
+  readonly #cache: Pick<Cache, "checkpointsIn" | "sandboxesIn">;
   readonly #quotas: Pick<NamespaceQuotas, "of">;
   /** By UID: the checkpoints that this process has started, and their sizes when they are known. */
   readonly #started = new Map<string, { sizeBytes: number }>();
 
-  constructor(cache: Pick<Cache, "checkpointsIn">, quotas: Pick<NamespaceQuotas, "of">) {
+  constructor(cache: Pick<Cache, "checkpointsIn" | "sandboxesIn">, quotas: Pick<NamespaceQuotas, "of">) {
     this.#cache = cache;
     this.#quotas = quotas;
   }
@@ -70,7 +70,7 @@ export class CheckpointUsage {
     if (!hasPlace && others.length >= quota.checkpoints)
       return this.#refused(checkpoint, { quota: "checkpoints", limit: quota.checkpoints, used: others.length });
     if (quota.storeBytes === Infinity || "dataId" in source) return {};
-    const bytes = this.#bytesOf(others);
+    const bytes = this.#bytesOf(checkpoint, others);
     const maxBytes = Math.max(0, quota.storeBytes - bytes);
     if (!hasPlace && maxBytes === 0)
       return this.#refused(checkpoint, { quota: "storeBytes", limit: quota.storeBytes, used: bytes });
@@ -87,8 +87,8 @@ export class CheckpointUsage {
     this.#started.set(checkpoint.metadata.uid, { sizeBytes: checkpoint.status?.ramet?.sizeBytes ?? 0 });
     if (limit === Infinity) return undefined;
     const others = this.#others(checkpoint);
-    const used = this.#bytesOf([...others, checkpoint]);
-    if (used <= Math.max(limit, this.#bytesOf(others))) return undefined;
+    const used = this.#bytesOf(checkpoint, [...others, checkpoint]);
+    if (used <= Math.max(limit, this.#bytesOf(checkpoint, others))) return undefined;
     return this.#refused(checkpoint, { quota: "storeBytes", limit, used }).problem;
   }
 
@@ -96,7 +96,7 @@ export class CheckpointUsage {
   explain(checkpoint: Checkpoint, error: RametError): RametError {
     const quota = this.#quotas.of(checkpoint.metadata.namespace);
     if (error.code !== "QuotaExceeded" || "problem" in quota || quota.storeBytes === Infinity) return error;
-    const used = this.#bytesOf(this.#others(checkpoint));
+    const used = this.#bytesOf(checkpoint, this.#others(checkpoint));
     return this.#refused(checkpoint, { quota: "storeBytes", limit: quota.storeBytes, used }, error.message).problem;
   }
 
@@ -109,11 +109,11 @@ export class CheckpointUsage {
     return this.#cache.checkpointsIn(namespace).filter((one) => one.metadata.uid !== uid && this.#hasPlace(one));
   }
 
-  #bytesOf(checkpoints: readonly Checkpoint[]): number {
+  #bytesOf({ metadata: { namespace } }: Checkpoint, checkpoints: readonly Checkpoint[]): number {
     return new Storage(
       checkpoints,
       ({ metadata, status }) => status?.ramet?.sizeBytes ?? this.#started.get(metadata.uid)?.sizeBytes,
-    ).usedBytes;
+    ).usedWith(this.#cache.sandboxesIn(namespace));
   }
 
   #hasPlace(checkpoint: Checkpoint): boolean {

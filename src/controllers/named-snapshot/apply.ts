@@ -26,6 +26,8 @@ export async function applyAction(
       return snapshots.resource.removeFinalizer(snapshot, finalizers.namedSnapshot);
     case "createBuilder":
       return sandboxes.resource.ensure(builderSandbox(snapshot, action, dependencies.cloning));
+    case "bootBuilder":
+      return sandboxes.resource.mergePatch(action.builder.metadata, { metadata: bootRequest(action) });
     case "deleteSandbox":
       return sandboxes.resource.delete(action.sandbox.metadata, { uid: action.sandbox.metadata.uid });
     case "startStep":
@@ -89,6 +91,12 @@ export function builderSandbox(
     },
     spec,
   };
+}
+
+/** The same request each time, so that it can be repeated. */
+export function bootRequest({ builder, checkpointId, steps }: Of<"bootBuilder">) {
+  const request = { [annotations.rollbackTo]: checkpointId, [annotations.buildBaseSteps]: String(steps) };
+  return { uid: builder.metadata.uid, annotations: request };
 }
 
 /** Returns the annotation that chooses the volumes of a builder that starts from a checkpoint. */

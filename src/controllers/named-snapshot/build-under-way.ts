@@ -117,3 +117,9 @@ const mostAttempts = 3;
 export function entrypointEnded(code: string, cause: string): Problem {
   return { code, cause, hint: "Give its template a command that keeps running, such as sleep infinity" };
 }
+
+/** Whether the steps are those of the running build. One whose version is being captured only has to end. */
+export function hasSteps({ snapshot, versionCheckpoint }: SnapshotState, digests: readonly string[]): boolean {
+  const { steps = [] } = snapshot.status ?? {};
+  return versionCheckpoint !== undefined || steps.every(({ digest }, index) => digest === digests[index]);
+}

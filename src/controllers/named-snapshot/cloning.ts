@@ -30,6 +30,7 @@ export const ownCloning: Cloning = {
     persistentContents: contentsOf(snapshot, capture),
     ...(snapshot.spec.contents.includes("volumes") && { consistency: "atomic", ...volumesOf(snapshot) }),
   }),
+  hasLayers: true,
   hasMemory: ({ status }) => status?.ramet?.contents?.includes("memory") ?? false,
   ignoredIn: (name, spec) => findIgnoredInTemplate({ name, spec }, replaced),
   refusal: () => undefined,
@@ -82,6 +83,7 @@ export function besideCloning({ cache, informers }: BesideCloningOptions): Cloni
         // Their checkpoints have no known size, so a budget for steps cannot apply.
         capture.of === "step" ? stepTimeToLive : undefined,
       ),
+    hasLayers: false,
     // Unset: both. (Source: the page of ACS.)
     hasMemory: ({ spec }) => spec.persistentContents?.includes("memory") ?? true,
     // The other controllers apply them.

@@ -90,6 +90,7 @@ async function desiredVersionOf(
     secretsOfCheckpoint: (checkpoint) => secretsOfCheckpoint(checkpoint, cache),
     volumesOfSandbox: (sandbox) => volumesOfSandbox(sandbox, dependencies),
     volumesOfCheckpoint: (id) => volumesOf(cache.checkpointById(namespace, id)).missing.map(({ volume }) => volume),
+    hasLayers: cloning.hasLayers,
     copied: await copiedContents(dependencies.client, snapshot),
   });
   if ("problem" in desired || desired.origin.kind !== "checkpoint") return desired;

@@ -2,12 +2,11 @@ import { digestOf } from "../../api/schema/digest.ts";
 import type { SnapshotBuild } from "../../api/kinds/named-snapshot-status.ts";
 
 /**
- * The Sandbox in which a build runs; each attempt has another one, and so has what follows its layers. This and the other names are deterministic, so a repeat
- * finds what the first attempt created.
+ * The Sandbox in which a build runs; each attempt has another one. This and the other names are deterministic, so a repeat finds what
+ * the first attempt created.
  */
-export function builderName(snapshot: string, { digest, startedAt, attempt, onLayers }: SnapshotBuild): string {
-  const parts = [digest, startedAt, attempt, ...(onLayers === true ? ["layers"] : [])];
-  return `${snapshot}-build-${hexOf(digestOf(parts), 8)}`;
+export function builderName(snapshot: string, { digest, startedAt, attempt }: SnapshotBuild): string {
+  return `${snapshot}-build-${hexOf(digestOf([digest, startedAt, attempt]), 8)}`;
 }
 
 /** The Checkpoint behind a version. `upgradeOf`: the version with the same digest that it replaces. */

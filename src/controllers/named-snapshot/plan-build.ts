@@ -5,6 +5,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild } from "../../api/kinds/named-snapshot-status.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
+import { isRollbackPending } from "../../api/names/rollback-request.ts";
 import type { ObjectName, Problem } from "../../api/schema/problem.ts";
 import { reportedBy, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
@@ -19,12 +20,14 @@ import {
   fail,
   lost,
   starting,
+  hasSteps,
   waiting,
   whereIn,
 } from "./build-under-way.ts";
+import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import { builderName, sourceCheckpointName, versionCheckpointName } from "./names.ts";
-import { layerSteps, planSteps } from "./plan-steps.ts";
-import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
+import { baseSteps, bootOnLayer, endedPrograms, layerSteps, planSteps } from "./plan-steps.ts";
+import { currentVersion, keptVersions, planRetention, removeBuilders, replacedBy } from "./plan-versions.ts";
 import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { type Building, freshSteps, measured, pointer, progressOf, withStatus } from "./status.ts";
 
@@ -40,7 +43,7 @@ export function planBuild(
   const { snapshot } = state;
   const build = snapshot.status?.build;
   const request = snapshot.metadata.annotations?.[annotations.buildRequest];
-  if (build === undefined || isOutdated(state, build, { digest: desired.digest.digest, request, upgrade }))
+  if (build === undefined || isOutdated(state, build, { ...desired.digest, request, upgrade }))
     return startBuild(state, desired, { request, upgrade });
   const current = currentVersion(state);
   // A request for a build while one is running refers to the running one.
@@ -57,16 +60,17 @@ export function planBuild(
 type Requested = Pick<SnapshotBuild, "request" | "upgrade">;
 
 function isOutdated(
-  { now }: SnapshotState,
+  state: SnapshotState,
   build: SnapshotBuild,
-  { digest, request, upgrade }: Requested & { digest: string },
+  { digest, steps, request, upgrade }: Requested & Pick<SnapshotDigest, "digest" | "steps">,
 ): boolean {
   if (build.digest !== digest) return true;
   if (build.upgrade?.of !== upgrade?.of || build.upgrade?.cellImage !== upgrade?.cellImage) return true;
-  if (build.endedAt === undefined) return false;
+  // An earlier release, which made no layers by default, began it.
+  if (build.endedAt === undefined) return !hasSteps(state, steps);
   // A build that succeeded is missing from the kept versions if its Checkpoint was deleted.
   if (build.failure === undefined || build.request !== request) return true;
-  return upgrade !== undefined && untilRepeat(build, now) <= 0;
+  return upgrade !== undefined && untilRepeat(build, state.now) <= 0;
 }
 
 /** Nobody waits for an upgrade, so one that failed for a reason outside of the recipe is repeated. */
@@ -151,11 +155,12 @@ function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   if (unpulled !== undefined) return fail(underWay, { reason: "BuilderFailed", problem: unpulled });
   const end = endOf(builder, whereIn(underWay.status));
   if (end !== undefined) return lost(underWay, end);
-  if (!isServing(builder)) {
+  if (!isServing(builder) || isRollbackPending(builder)) {
     const message = `Waiting for the sandbox ${metadata.name}: ${status?.message ?? "it is starting"}`;
     return waiting(underWay, starting(message, metadata.name));
   }
-  return underWay.build.builderUid === metadata.uid ? planSteps(underWay, builder) : adopt(underWay, builder);
+  if (underWay.build.builderUid === metadata.uid) return planSteps(underWay, builder);
+  return bootOnLayer(underWay, builder) ?? adopt(underWay, builder);
 }
 
 /** Another attempt would wait for the same image. The Sandbox has tried until the pull timeout. */
@@ -253,7 +258,7 @@ function depthOf({ status }: Checkpoint): number {
 /** The builder is running. The steps that it was created with are done; all others are not, whatever an earlier builder did. */
 function adopt(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const { state, desired, build, status } = underWay;
-  const done = Number(builder.metadata.annotations?.[annotations.buildBaseSteps] ?? 0);
+  const done = baseSteps(builder);
   const before = status.steps ?? [];
   // Those that became the layer have run in this build.
   const steps = freshSteps(state, desired, done).map((step, index) =>
@@ -261,7 +266,8 @@ function adopt(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   );
   const changes = { build: { ...build, builderUid: builder.metadata.uid }, steps, progress: progressOf(steps) };
   const message = `The sandbox ${builder.metadata.name} is running`;
-  return { actions: [], status: withStatus(state, { ...status, ...changes }, starting(message)) };
+  const transitions = endedPrograms(builder);
+  return { actions: [], status: withStatus(state, { ...status, ...changes }, starting(message)), transitions };
 }
 
 function knownReason(reason: string): Building["reason"] {
@@ -334,11 +340,3 @@ function publish({ state, desired, build, status }: BuildUnderWay, checkpoint: C
   const ended = { status: "False", reason: "Built", message } as const;
   return { actions: [], status: withStatus(state, pointer(changes, built), ended), transitions };
 }
-
-/** The version and those that it has replaced. */
-function replacedBy({ versions = [] }: NamedSnapshotStatus, version: number): number[] {
-  const { replaces = [] } = versions.find((one) => one.version === version) ?? {};
-  return [...replaces, version].slice(-mostReplaced);
-}
-
-const mostReplaced = 100;

@@ -4,6 +4,7 @@ import { hasLayer, withinQuota } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotSpec } from "../../api/kinds/named-snapshot.ts";
 import type { RecipeStep } from "../../api/recipe/recipe.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { isRollbackPending, rollbackRequest } from "../../api/names/rollback-request.ts";
 import { report, stalled } from "../../kube/conditions.ts";
 
 const files: RecipeStep[] = [{ run: "a" }, { env: { A: "1" } }, { run: "b" }];
@@ -55,7 +56,7 @@ describe("the layer of a build", () => {
     }
   });
 
-  it("is captured after the last step of files, and another sandbox that boots on it continues", () => {
+  it("is captured after the last step of files, and the sandbox boots on it and continues", () => {
     const world = worldWith([...files, ...started]);
     until(world, () => world.checkpoints.size > 0);
     const [layer] = world.checkpoints.values();
@@ -66,9 +67,8 @@ describe("the layer of a build", () => {
     });
     const [first] = world.builders;
     until(world, () => world.status?.build?.onLayers === true);
-    until(world, () => world.builders.length > 0 && world.builders[0] !== first);
-    expect(world.builders.at(-1)?.metadata.name).not.toBe(first?.metadata.name);
-    expect(origin(world)).toBe(layersIn(world)[0]?.status?.checkpointId);
+    expect(world.builders.map(({ metadata }) => metadata.uid)).toEqual([first?.metadata.uid]);
+    expect(rollbackRequest(world.builders[0]!)?.to).toBe(layersIn(world)[0]?.status?.checkpointId);
     world.settle();
     expect(world.status).toMatchObject({ version: 1, progress: "5/5", build: { attempt: 1, onLayers: true } });
     expect(world.status?.steps?.map(({ cached }) => cached)).toEqual([false, false, false, false, false]);
@@ -112,6 +112,44 @@ describe("the layer of a build", () => {
       [],
       [],
     ]);
+  });
+
+  it("reports the programs that the boot on it has ended, but not those of the template's command", () => {
+    const world = worldWith([...files, ...started]);
+    world.programs = {
+      ended: { processes: 3, names: ["redis-server", "sleep", "tail"] },
+      running: { processes: 1, names: ["sleep"] },
+    };
+    until(world, () => world.builders.some(isRollbackPending));
+    world.startBuilders();
+    expect(world.step().transitions).toMatchObject([
+      { reason: "ProgramsEnded", note: expect.stringContaining("ended redis-server, tail:") as string },
+    ]);
+    expect(world.step().transitions).toBeUndefined();
+  });
+
+  it("is the base of another sandbox if the one of the steps cannot boot on it", () => {
+    const world = worldWith([...files, ...started]);
+    until(world, () => world.builders.some(isRollbackPending));
+    world.refuseBoot();
+    until(world, () => world.status?.build?.attempt === 2 && world.builders.length > 0);
+    expect(origin(world)).toBe(layersIn(world)[0]?.status?.checkpointId);
+    world.settle();
+    expect(world.status).toMatchObject({ version: 1, build: { attempt: 2 } });
+    expect([...world.startedAt.values()]).toEqual([
+      [0, 2],
+      [3, 4],
+    ]);
+  });
+
+  it("is requested again if the controller stops before it has asked the sandbox to boot", () => {
+    const world = worldWith([...files, ...started]);
+    until(world, () => world.status?.build?.onLayers === true);
+    const [builder] = world.builders;
+    world.builders = [{ ...builder!, metadata: { ...builder!.metadata, annotations: {} } }];
+    world.settle();
+    expect(world.status).toMatchObject({ version: 1, build: { attempt: 1, onLayers: true } });
+    expect([...world.startedAt.values()].at(-1)).toEqual([3, 4]);
   });
 
   it("is captured again if it is deleted while a sandbox starts on it", () => {
@@ -193,6 +231,34 @@ describe("the layer of a build", () => {
     expect(layersIn(world)).toHaveLength(2);
   });
 
+  it("is made by default, but not for a version that a release without layers has built until its recipe changes", () => {
+    const world = worldWith([...files, ...started], { layers: undefined, stepCache: "EveryStep" });
+    world.hasLayers = false;
+    world.settle();
+    expect(layersIn(world)).toEqual([]);
+    world.hasLayers = true;
+    world.settle();
+    expect(world.status).toMatchObject({ version: 1, latestVersion: 1 });
+    expect(world.startedAt.size).toBe(1);
+    world.spec = { ...world.spec, recipe: [...files, { start: "d" }] };
+    world.settle();
+    expect(world.status).toMatchObject({ version: 2, build: { attempt: 1, onLayers: true } });
+    world.spec = { ...world.spec, layers: false };
+    world.settle();
+    expect(world.status).toMatchObject({ version: 3, latestVersion: 3 });
+  });
+
+  it.each([1, 3])("is made by a build that a release without layers began and left in step %i", (left) => {
+    const world = worldWith([...files, ...started], { layers: undefined, stepCache: "EveryStep" });
+    world.hasLayers = false;
+    until(world, () => world.status?.steps?.[left - 1]?.state === "Running");
+    world.crash();
+    world.hasLayers = true;
+    world.settle();
+    expect(world.status).toMatchObject({ version: 1, progress: "5/5", build: { attempt: 1, onLayers: true } });
+    expect(world.builders).toEqual([]);
+  });
+
   it("is below the files of a version without memory, which are a layer too", () => {
     const world = worldWith([...files, ...started], { contents: ["filesystem"] });
     world.settle();
@@ -200,6 +266,17 @@ describe("the layer of a build", () => {
     expect(layersIn(world).map(({ metadata }) => metadata.name)).toContain(version);
     expect(layersIn(world)).toHaveLength(2);
     expect(world.status?.versions).toMatchObject([{ layers: true }]);
+  });
+
+  it("is the version itself without memory and processes, on which nothing boots and the next build begins", () => {
+    const world = worldWith(files, { contents: ["filesystem"], stepCache: "LastStep" });
+    world.settle();
+    expect([...world.checkpoints.keys()]).toEqual([world.status?.versions?.[0]?.checkpointName]);
+    expect(world.status?.build).not.toHaveProperty("onLayers");
+    world.spec = { ...world.spec, recipe: [...files, { run: "d" }] };
+    world.settle();
+    expect([...world.startedAt.values()]).toEqual([[0, 2], [3]]);
+    expect(layersIn(world)).toHaveLength(2);
   });
 });
 

@@ -4,7 +4,7 @@ import { actionOf, describeStep, type RecipeStep } from "../../api/recipe/recipe
 import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { annotations } from "../../api/names/labels.ts";
-import { problemOf } from "../../api/state/problem.ts";
+import { problemOf, reportedBy } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -21,6 +21,8 @@ import {
   type BuildUnderWay,
 } from "./build-under-way.ts";
 import type { SnapshotAction, SnapshotPlan } from "./state.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import type { Transition } from "../../kube/events.ts";
 import { progressOf, withStatus, type Building } from "./status.ts";
 import { lastLines, type StepOutcome } from "./steps/step.ts";
 
@@ -167,26 +169,60 @@ function captureStep(underWay: BuildUnderWay, builder: Sandbox, index: number): 
   };
 }
 
-/**
- * After the last step whose files are a layer, continues in a sandbox that boots on it: what these steps have left in memory is in
- * no clone.
- */
+/** After the last step whose files are a layer, boots the sandbox on it: what these steps have left in memory is in no clone. */
 function planLayers(underWay: BuildUnderWay, builder: Sandbox, next: number): SnapshotPlan | undefined {
   const { state, status, build } = underWay;
   const last = next - 1;
   const step = status.steps?.[last];
   if (step === undefined || next !== layerSteps(underWay) || !makesLayer(underWay, builder, last)) return undefined;
+  if (isOneLayer(underWay)) return undefined;
   const layer = state.captured.get(step.digest);
   if (!hasLayer(layer?.status?.ramet?.parts)) {
     return captureStep(underWay, builder, last) ?? layerFailed(underWay, step);
   }
-  if (build.onLayers === true) return lost(underWay, { what: "began before a layer that has been deleted" });
   const { builderUid: _, ...rest } = build;
-  const message = `Steps 1 to ${next} are a layer; starting a sandbox on it`;
-  return {
-    actions: [],
-    status: withStatus(state, { ...status, build: { ...rest, onLayers: true } }, starting(message)),
+  const booting = {
+    ...underWay,
+    build: { ...rest, onLayers: true },
+    status: { ...status, build: { ...rest, onLayers: true } },
   };
+  return bootOnLayer(booting, builder);
+}
+
+/** Boots a builder in its Pod on the layer that its steps became. Undefined: it has done so, or has begun on the layer. */
+export function bootOnLayer(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan | undefined {
+  const { state, desired, build } = underWay;
+  const steps = layerSteps(underWay);
+  if (build.onLayers !== true) return undefined;
+  if (baseSteps(builder) >= steps) return bootRefused(underWay, builder);
+  const checkpointId = state.captured.get(desired.digest.steps[steps - 1] ?? "")?.status?.checkpointId;
+  if (checkpointId === undefined) return lost(underWay, { what: "began before a layer that has been deleted" });
+  const message = `Steps 1 to ${steps} are a layer; the sandbox boots on it`;
+  // Without the status, a builder that has booted would have no record of the steps that ran in it.
+  return {
+    ...waiting(underWay, starting(message, builder.metadata.name)),
+    afterStatus: [{ do: "bootBuilder", builder, checkpointId, steps }],
+  };
+}
+
+function bootRefused(underWay: BuildUnderWay, { status }: Sandbox): SnapshotPlan | undefined {
+  const boot = findCondition(status?.conditions, "RolledBack");
+  if (boot?.status !== "False") return undefined;
+  return lost(underWay, { what: "did not boot on the layer of its steps", because: reportedBy(status, boot) });
+}
+
+/** Reports the programs that a boot on a layer has ended, so that nobody looks for them in clones. */
+export function endedPrograms({ status }: Sandbox): Transition[] {
+  const { ended, running } = status?.ramet?.rollback?.programs ?? {};
+  const names = ended?.names.filter((name) => running?.names.includes(name) !== true) ?? [];
+  if (names.length === 0) return [];
+  const note = `The boot on the layer ended ${names.join(", ")}: start what must run in clones in a start step`;
+  return [{ type: "Normal", reason: "ProgramsEnded", action: "Build", note }];
+}
+
+/** The number of steps that the state contains which the builder started or booted from. */
+export function baseSteps({ metadata }: Sandbox): number {
+  return Number(metadata.annotations?.[annotations.buildBaseSteps] ?? 0);
 }
 
 function layerFailed(underWay: BuildUnderWay, { step }: SnapshotStep): SnapshotPlan {
@@ -200,7 +236,7 @@ function layerFailed(underWay: BuildUnderWay, { step }: SnapshotStep): SnapshotP
 /** Whether the files after a step become a layer: nothing in memory is needed up to it, and the builder has only files. */
 function makesLayer(underWay: BuildUnderWay, builder: Sandbox, index: number): boolean {
   if (!underWay.desired.digest.layers || index >= layerSteps(underWay)) return false;
-  const begun = Number(builder.metadata.annotations?.[annotations.buildBaseSteps] ?? 0);
+  const begun = baseSteps(builder);
   // It has booted on these steps, or has the memory of an earlier build.
   if (begun > index) return false;
   const base = underWay.state.captured.get(underWay.desired.digest.steps[begun - 1] ?? "");
@@ -228,8 +264,8 @@ function isCaptured(underWay: BuildUnderWay, index: number): boolean {
   const { stepCache, contents, recipe } = underWay.state.snapshot.spec;
   if (stepCache === "None" || onlySets(underWay, index)) return false;
   const isLast = index === recipe.length - 1;
-  // With memory, the version is the captured state after the last step.
-  if (isLast) return !contents.includes("memory");
+  // The version is the captured state after the last step if it has memory, or is a layer itself.
+  if (isLast) return !contents.includes("memory") && !isOneLayer(underWay);
   return stepCache === "EveryStep";
 }
 
@@ -246,11 +282,17 @@ function captureVersion({ state, build, status, desired }: BuildUnderWay, builde
     name: versionCheckpointName(name, build.digest, build.upgrade?.of),
     sandboxName: builder.metadata.name,
     digest: build.digest,
-    stepDigest: memory && !endsInLayer ? desired.digest.steps.at(-1) : undefined,
+    stepDigest: memory !== endsInLayer ? desired.digest.steps.at(-1) : undefined,
     asLayer: !memory && layers,
   };
   const building: Building = { status: "True", reason: "CapturingVersion", message: "Capturing the version" };
   return { actions: [capture], status: withStatus(state, status, building) };
+}
+
+/** Whether the version is nothing but the files of its steps, so that nothing has to run on their layer. */
+function isOneLayer({ state: { snapshot }, desired: { digest } }: BuildUnderWay): boolean {
+  const { contents, recipe } = snapshot.spec;
+  return digest.layers && !contents.includes("memory") && !recipe.some(needsMemory);
 }
 
 /** Whether the step only affects later steps and changes nothing in the sandbox. */

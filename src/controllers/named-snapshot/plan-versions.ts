@@ -1,5 +1,5 @@
 import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
-import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
+import type { NamedSnapshotStatus, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { versionCheckpointName } from "./names.ts";
@@ -131,3 +131,11 @@ export function removeBuilders({ builder, orphans }: Pick<SnapshotState, "builde
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .map((sandbox) => ({ do: "deleteSandbox", sandbox }));
 }
+
+/** The version and those that it has replaced. */
+export function replacedBy({ versions = [] }: NamedSnapshotStatus, version: number): number[] {
+  const { replaces = [] } = versions.find((one) => one.version === version) ?? {};
+  return [...replaces, version].slice(-mostReplaced);
+}
+
+const mostReplaced = 100;

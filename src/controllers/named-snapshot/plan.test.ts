@@ -48,7 +48,7 @@ const request = fc.record({
   stepCache: fc.constantFrom<NamedSnapshotSpec["stepCache"]>("EveryStep", "LastStep", "None"),
   keepVersions: fc.constantFrom(1, 2, 5),
   suspend: fc.constantFrom(false, false, false, true),
-  layers: fc.constantFrom(undefined, true),
+  layers: fc.constantFrom(undefined, true, false),
 });
 const history = fc.array(fc.oneof({ weight: 8, arbitrary: event }, { weight: 1, arbitrary: request }), {
   maxLength: 60,

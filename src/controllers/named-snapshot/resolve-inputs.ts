@@ -6,9 +6,12 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import type { RecipeStep } from "../../api/recipe/recipe.ts";
-import { parsePodTemplate } from "../../api/schema/pod-template.ts";
-import { restoreSpec } from "../../api/pod/restore-spec.ts";
-import { snapshotDigest, type CopiedContent, type ResolvedSource } from "../../api/snapshot/snapshot-digest.ts";
+import {
+  canHaveLayers,
+  snapshotDigest,
+  type CopiedContent,
+  type ResolvedSource,
+} from "../../api/snapshot/snapshot-digest.ts";
 import { findVersion, printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
@@ -28,6 +31,8 @@ export interface InputLookups {
   /** The volumes that are PersistentVolumeClaims: of a sandbox, and of the source of a checkpoint. */
   volumesOfSandbox: (sandbox: Sandbox) => string[];
   volumesOfCheckpoint: (id: string) => string[];
+  /** Whether the controllers make layers. @default true */
+  hasLayers?: boolean;
   /** Represents the content that steps copy, by step index; or the problem that prevents reading it. */
   copied: ReadonlyMap<number, CopiedContent> | { problem: RametError };
 }
@@ -44,17 +49,12 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
     const { source, inheritedSecrets = [], volumes, ...from } = resolveSource(snapshot, lookups);
     const left = volumesLeftOut(spec, volumes);
     if (left.length > 0 && volumesChoice(snapshot) === undefined) throw notChosen(left);
-    if (spec.layers === true) refuseLayers(spec, from.origin);
     if ("problem" in lookups.copied) throw lookups.copied.problem;
     const { copied } = lookups;
-    const digest = snapshotDigest({
-      from: source,
-      recipe: spec.recipe,
-      copied,
-      contents: spec.contents,
-      volumes: spec.volumes,
-      layers: spec.layers,
-    });
+    const { recipe, contents, volumes: chosen, layers } = spec;
+    if (layers === true) refuseLayers({ from: source, contents }, from.origin);
+    const { hasLayers } = lookups;
+    const digest = snapshotDigest({ from: source, recipe, copied, contents, volumes: chosen, layers, hasLayers });
     const secrets = [...new Set([...inheritedSecrets, ...secretsOf(spec.recipe)])];
     return { ...from, digest, copied, inheritedSecrets, secrets, ...(copied.size > 0 && requeue) };
   } catch (error) {
@@ -63,14 +63,12 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
   }
 }
 
-/** Programs of another source run already, and what a step writes to a volume is not in a layer. */
-function refuseLayers({ contents }: NamedSnapshot["spec"], origin: BuildOrigin): void {
-  const template = origin.kind === "template" ? origin.spec.template : undefined;
-  const mounts = template === undefined ? [] : restoreSpec(parsePodTemplate(template)).mounts;
-  if (origin.kind === "template" && mounts.length === 0 && !contents.includes("volumes")) return;
-  const why = origin.kind === "template" ? "the template mounts volumes" : "the source is no SandboxTemplate";
+function refuseLayers(inputs: Parameters<typeof canHaveLayers>[0], origin: BuildOrigin): void {
+  if (canHaveLayers(inputs)) return;
+  const template = "the template mounts volumes, or its root file system is read-only";
+  const why = origin.kind === "template" ? template : "the source is no SandboxTemplate";
   throw new RametError("NotSupported", `The files of the steps cannot be layers: ${why}`, {
-    hint: "Remove spec.layers, or build from a template without volume mounts",
+    hint: "Remove spec.layers, or build from a template with a writable root and without volume mounts",
   });
 }
 

@@ -97,6 +97,8 @@ export type SnapshotAction =
   | { do: "addFinalizer" }
   | { do: "removeFinalizer" }
   | { do: "createBuilder"; name: string; base: BuilderBase }
+  /** Boots the builder on the layer of the first `steps`, in its Pod. */
+  | { do: "bootBuilder"; builder: Sandbox; checkpointId: string; steps: number }
   | { do: "deleteSandbox"; sandbox: Sandbox }
   | ({ do: "capture"; name: string; sandboxName: string } & Capture)
   | { do: "deleteCheckpoint"; checkpoint: Checkpoint }
@@ -125,6 +127,8 @@ export interface Cloning {
     base: BuilderBase,
   ): Pick<SandboxManifest, "spec"> & { annotations: Record<string, string> };
   captureSpec(snapshot: NamedSnapshot, capture: Capture & { sandboxName: string }): CheckpointManifest["spec"];
+  /** Whether the files of steps can become layers. */
+  hasLayers: boolean;
   /** Whether a finished checkpoint contains memory. */
   hasMemory(checkpoint: Checkpoint): boolean;
   /** The fields of a SandboxTemplate without effect. */

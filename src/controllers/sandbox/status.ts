@@ -223,8 +223,8 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
     ...placeOf(pod),
     ramet: {
       ...defined({ problems: status.ramet?.problems, generation, bootMilliseconds, initRequest, rollback, disruption }),
-      ...defined({ removedPods }),
-      ...defined({ restoredFrom: resumed ? before : started.checkpointId, layers: started.layers }),
+      ...defined({ removedPods, restoredFrom: resumed ? before : started.checkpointId }),
+      ...defined({ layers: started.layers, layerBytes: started.layerBytes }),
       ...ofCell(sandbox, pod, started),
       // Their names are compared with the existing ones before a resume.
       ...(claims.length > 0 && { claims }),

@@ -1,5 +1,5 @@
 import { constants, type BigIntStats } from "node:fs";
-import { lstat, open, readdir, writeFile } from "node:fs/promises";
+import { type FileHandle, lstat, open, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { errnoOf } from "../../base/errors.ts";
 
@@ -21,6 +21,18 @@ async function syncDirectory(path: string): Promise<void> {
 export async function writeDurably(path: string, bytes: Uint8Array): Promise<void> {
   await writeFile(path, bytes, { flag: "wx", mode: 0o400, flush: true });
 }
+
+/** Writes to a new file, and leaves holes where there are only zeros. The end of the file has to be set after the last part. */
+export async function writeWithHoles(file: FileHandle, data: Buffer, position: number): Promise<void> {
+  for (let at = 0; at < data.length; at += blockBytes) {
+    const end = Math.min(at + blockBytes, data.length);
+    if (data.subarray(at, end).equals(zeros.subarray(0, end - at))) continue;
+    for (let from = at; from < end;) from += (await file.write(data, from, end - from, position + from)).bytesWritten;
+  }
+}
+
+const blockBytes = 256 * 1024;
+const zeros = Buffer.alloc(blockBytes);
 
 /** Reads a small file without following links. `undefined`: the file does not exist. */
 export async function readSmallFile(path: string, maximumBytes: number): Promise<Buffer | undefined> {

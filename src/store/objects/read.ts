@@ -8,6 +8,7 @@ import type { ObjectsReadGrant, SignedRequest } from "../../api/wire/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { checkGrant, invalidGrant } from "../grant-check.ts";
 import { type Fingerprints, fingerprintOf, readFingerprints, writeFingerprints } from "../directory/content.ts";
+import { writeWithHoles } from "../directory/durable.ts";
 import { decodeManifest, lost, type Manifest, type ManifestFile, sizeOf } from "../manifest.ts";
 import type { OpenForReadOptions, ReadSession, SharedEntry } from "../sessions.ts";
 import { allOrNone } from "./client-calls.ts";
@@ -132,8 +133,9 @@ async function download(
     }
     const response = await pending.shift();
     if (response?.outcome !== "done") return undefined;
-    await Promise.all([target.appendFile(response.body), hashInSlices(hash, response.body)]);
+    await Promise.all([writeWithHoles(target, response.body, start), hashInSlices(hash, response.body)]);
   }
+  await target.truncate(sizeBytes);
   return `sha256:${hash.digest("hex")}`;
 }
 

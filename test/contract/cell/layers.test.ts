@@ -1,7 +1,8 @@
-import { readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { LayerRef } from "../../../src/api/wire/grant.ts";
+import { filesBelow } from "../../../src/store/directory/durable.ts";
 import { processesOf, sentries } from "../../setup/cell-processes.ts";
 import type { RunningCell, StartCellOptions } from "../../setup/cell-rig.ts";
 import { both, Cells, namespace, type PublishedCheckpoint } from "../../setup/cells.ts";
@@ -106,6 +107,56 @@ it("can be above another layer, whose files it deletes", async () => {
   const last = await clone("last", filesOnly(above), [below]);
   expect(await python(last, `import os; print(os.listdir("/a/b"), open("/a/two").read())`)).toBe("['three'] 2");
 });
+
+it("has the holes of sparse files, in the store and in a clone", async () => {
+  const builder = whileTest(await cells.boot({ name: "sparse", container }));
+  await python(builder, `f = open("/sparse", "wb"); f.seek(2 << 30); f.write(b"end")`);
+  const layer = await captureLayer(builder, "sparse");
+  expect(layer.sizeBytes).toBeGreaterThan(2 * 1024 ** 3);
+  expect(await allocatedBytes(cells.rig.directory)).toBeLessThan(512 << 20);
+  const one = await clone("sparse-clone", filesOnly(layer), []);
+  const end = `f = open("/sparse", "rb"); f.seek(-4, 2); print(f.tell(), f.read())`;
+  expect(await python(one, end)).toBe(`${2 * 1024 ** 3 - 1} b'\\x00end'`);
+  expect(await allocatedBytes(cells.rig.directory)).toBeLessThan(512 << 20);
+});
+
+describe.each([
+  ["is gone", "rm -r /tmp", "d"],
+  ["is a link", "rm -r /tmp; ln -s /var/tmp /tmp", "l"],
+  ["is a file", "rm -r /tmp; echo kept > /tmp", "-\nkept"],
+])("a root whose /tmp %s", (what, change, expected) => {
+  const name = what.replaceAll(" ", "-");
+  const kind = "ls -ld /tmp | cut -c 1; cat /tmp 2>/dev/null";
+
+  it("starts, is captured with and without memory, and starts again", async () => {
+    const builder = whileTest(await cells.boot({ name, container }));
+    await cells.output(builder, change);
+    const layer = await captureLayer(builder, name);
+    const first = await clone(`${name}-first`, filesOnly(layer), []);
+    const found = await cells.output(first, kind);
+    expect(found).toBe(expected);
+    const memory = await cells.checkpoint(first, `${name}-memory`);
+    const second = await clone(`${name}-second`, { checkpointId: `${name}-memory`, ...memory }, [layer]);
+    expect(await cells.output(second, kind)).toBe(found);
+  });
+});
+
+it("has nothing of a volume at /tmp/", async () => {
+  const source = join(cells.rig.directory, "volume");
+  await mkdir(source);
+  const mounts = [{ source, target: "/tmp/", readOnly: false }];
+  const builder = whileTest(await cells.boot({ name: "volume", container: { ...container, mounts } }));
+  await cells.output(builder, "echo a > /tmp/a; echo b > /opt/b");
+  const layer = await captureLayer(builder, "volume");
+  const one = await clone("volume-clone", filesOnly(layer), []);
+  expect(await cells.output(one, "ls /tmp /opt/b")).toBe("/opt/b\n\n/tmp:");
+});
+
+/** The bytes on the disk of all files below a directory, besides those of sandboxes. */
+async function allocatedBytes(directory: string): Promise<number> {
+  const files = (await Promise.all(["store", "layers"].map((name) => filesBelow(join(directory, name))))).flat();
+  return files.reduce((sum, { blocks }) => sum + Number(blocks) * 512, 0);
+}
 
 it("is refused without the layers below it, before anything starts", async () => {
   const [below] = await Promise.all([cells.store.find({ namespace: "test", checkpointId: "above" })]);

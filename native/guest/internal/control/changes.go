@@ -24,6 +24,23 @@ type changesAnswer struct {
 	TooLarge bool `json:"tooLarge,omitempty"`
 }
 
+// unlisted responds with directories whose entries the list has to have too. Their names are bytes: each is a character.
+func (s *Server) unlisted(w http.ResponseWriter, base layers.Base, options layers.Options) {
+	names, err := base.Unlisted(options)
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, "Internal", err.Error())
+		return
+	}
+	for index, name := range names {
+		characters := make([]rune, len(name))
+		for at := range len(name) {
+			characters[at] = rune(name[at])
+		}
+		names[index] = string(characters)
+	}
+	reply(w, http.StatusOK, map[string][]string{"directories": names})
+}
+
 // changes responds with a layer that has what was changed in the root since the list in the request.
 func (s *Server) changes(w http.ResponseWriter, r *http.Request) {
 	base, err := layers.ReadBase(r.Body)
@@ -40,6 +57,12 @@ func (s *Server) changes(w http.ResponseWriter, r *http.Request) {
 	if slices.Contains(r.URL.Query()["with"], "tmp") {
 		mounts = slices.DeleteFunc(mounts, func(path string) bool { return path == "tmp" })
 	}
+	leave := []string{strings.TrimPrefix(s.StateDir, "/"), strings.TrimPrefix(s.MarkDir, "/"), ".ramet"}
+	options := layers.Options{Root: "/", Mounts: mounts, Leave: leave}
+	if r.URL.Query().Has("unlisted") {
+		s.unlisted(w, base, options)
+		return
+	}
 	most, err := strconv.ParseInt(cmp.Or(r.URL.Query().Get("most"), "0"), 10, 64)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "InvalidArgument", "most is not a number of bytes")
@@ -48,8 +71,8 @@ func (s *Server) changes(w http.ResponseWriter, r *http.Request) {
 	syscall.Sync()
 	w.Header().Set("Trailer", changesTrailer)
 	w.Header().Set("Content-Type", "application/x-tar")
-	leave := []string{strings.TrimPrefix(s.StateDir, "/"), strings.TrimPrefix(s.MarkDir, "/"), ".ramet"}
-	counts, err := layers.Write(w, base, layers.Options{Root: "/", Mounts: mounts, Leave: leave, MostBytes: most})
+	options.MostBytes = most
+	counts, err := layers.Write(w, base, options)
 	answer := changesAnswer{Counts: counts}
 	if err != nil {
 		answer.Message, answer.TooLarge = err.Error(), errors.Is(err, layers.ErrTooLarge)

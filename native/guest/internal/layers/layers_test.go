@@ -59,7 +59,8 @@ func (t tree) base() Base {
 		}
 		var stat unix.Stat_t
 		err = unix.Lstat(path, &stat)
-		_, _ = fmt.Fprintf(&records, "%d %s\x00", stat.Ctim.Nano(), strings.TrimPrefix(path, t.root+"/"))
+		name := strings.TrimPrefix(path, t.root+"/")
+		_, _ = fmt.Fprintf(&records, "%d %s\x000 %s/\x00", stat.Ctim.Nano(), name, name)
 		return err
 	}))
 	base, err := ReadBase(&records)
@@ -372,7 +373,7 @@ func described(t *testing.T, root string) map[string]string {
 
 func TestAnInvalidListIsRefused(t *testing.T) {
 	for _, list := range []string{
-		"1 a", "1a\x00", "x a\x00", "1 \x00", "1 /a\x00", "1 a/\x00", "1 a//b\x00", "1 ..\x00", "1 a/../b\x00", "1 ./a\x00", "1 .\x00",
+		"1 a", "1a\x00", "x a\x00", "1 \x00", "1 /a\x00", "1 a//\x00", "1 a//b\x00", "1 ..\x00", "1 a/../b\x00", "1 ./a\x00", "1 .\x00",
 		"1 /\x00", "\x00", "99999999999999999999 a\x00", "1 " + strings.Repeat("a", longestRecord) + "\x00",
 	} {
 		if base, err := ReadBase(strings.NewReader(list)); err == nil {
@@ -382,5 +383,40 @@ func TestAnInvalidListIsRefused(t *testing.T) {
 	base, err := ReadBase(strings.NewReader("-1 a\x002 a/b c\n\xff\x003 ...\x00"))
 	if err != nil || base[""]["a"] != -1 || base["a"]["b c\n\xff"] != 2 || base[""]["..."] != 3 {
 		t.Errorf("the list is %v: %v", base, err)
+	}
+}
+
+func TestOnlyDirectoriesThatAreListedAreRead(t *testing.T) {
+	root := treeOf(t)
+	root.file("same/below/file", "")
+	root.file("changed/same/file", "")
+	root.file("changed/odd\xff/file", "")
+	must(t, os.Mkdir(root.at("empty"), 0o755))
+	whole := root.base()
+	root.file("same/below/new", "unseen")
+	root.file("changed/new/file", "")
+	root.file("changed/odd\xff/new", "")
+	root.file("empty/new", "")
+	base := Base{"": whole[""]}
+	asked := [][]string{}
+	for {
+		found, err := base.Unlisted(Options{Root: root.root, Mounts: []string{"changed/apart"}})
+		must(t, err)
+		if len(found) == 0 {
+			break
+		}
+		slices.Sort(found)
+		asked = append(asked, found)
+		for _, each := range found {
+			base[each] = whole[each]
+		}
+	}
+	if text := fmt.Sprintf("%q", asked); text != `[["changed" "empty"] ["changed/odd\xff"]]` {
+		t.Errorf("the directories are %s", text)
+	}
+	_, layer := root.write(base)
+	expected := []string{"changed/", "changed/new/", "changed/new/file", "changed/odd\xff/", "changed/odd\xff/new", "empty/", "empty/new"}
+	if found := names(t, layer); !slices.Equal(found, expected) {
+		t.Errorf("the layer has %q", found)
 	}
 }

@@ -105,7 +105,7 @@ func (w *writer) walk(in *directory) error {
 		}
 		before, known := deleted[each]
 		delete(deleted, each)
-		if err := w.entry(in, name, stat, !known || before != stat.Ctim.Nano()); err != nil {
+		if err := w.entry(in, name, stat, entryState{known: known, changed: !known || before != stat.Ctim.Nano()}); err != nil {
 			return err
 		}
 	}
@@ -129,17 +129,24 @@ func (w *writer) isApart(name string) bool {
 	return slices.Contains(w.Mounts, name) || slices.Contains(w.Leave, name) || strings.HasPrefix(name, engineFiles)
 }
 
-func (w *writer) entry(in *directory, name string, stat *unix.Stat_t, changed bool) error {
+// entryState tells whether the base has an entry, and whether it differs.
+type entryState struct{ known, changed bool }
+
+func (w *writer) entry(in *directory, name string, stat *unix.Stat_t, is entryState) error {
 	if stat.Mode&unix.S_IFMT == unix.S_IFDIR {
 		this := &directory{name: name, stat: *stat, parent: in}
-		if changed {
+		if is.changed {
 			if err := w.directory(this); err != nil {
 				return err
 			}
 		}
+		// It was not changed, or was changed for the first time after the list was made.
+		if is.known && w.base[name] == nil {
+			return nil
+		}
 		return w.walk(this)
 	}
-	if !changed {
+	if !is.changed {
 		return nil
 	}
 	if err := w.directory(in); err != nil {
