@@ -64,11 +64,17 @@ function world(atOnce?: number) {
       throw error;
     });
   const [nodes, pods, sandboxes] = [store<Node>(), store<Pod>(), store<Sandbox>()];
+  let compared = 0;
   const departures = new Departures({
     termsOfVolumes: () => Promise.resolve([[NodeTerm.parse({ matchExpressions: [zone] })]]),
     nodes: { store: nodes },
     informers: { pods: { store: pods }, sandboxes: { store: sandboxes } } as unknown as Informers,
-    nodeCpus: { covers: () => undefined },
+    nodeCpus: {
+      covers: () => {
+        compared += 1;
+        return undefined;
+      },
+    },
     clock,
     ...(atOnce !== undefined && { atOnce }),
   });
@@ -78,10 +84,16 @@ function world(atOnce?: number) {
     pods.put(pod(name, fields));
     sandboxes.put(sandbox(name, shape));
   };
-  const of = (name: string) => departures.of({ metadata: sandbox(name).metadata }, pods.get(`t/${name}`));
+  /** What a reconcile reads now. */
+  const read = (name: string) => departures.of(sandboxes.get(`t/${name}`) ?? sandbox(name), pods.get(`t/${name}`));
+  /** And when the last change counts. */
+  const of = (name: string) => {
+    clock.advance(1_000);
+    return read(name);
+  };
   nodes.put(node("old"));
   nodes.put(node("new"));
-  return { clock, nodes, pods, sandboxes, departures, changed, run, of };
+  return { clock, nodes, pods, sandboxes, departures, changed, run, of, read, compared: () => compared };
 }
 
 it("announces the sandboxes of a node that leaves, and that they stay after all", async () => {
@@ -197,4 +209,57 @@ it("counts a captured sandbox as moving until it has resumed", async () => {
   run("b");
   nodes.put(node("old", { unschedulable: true }));
   expect((await of("b"))?.turn).toBe("later");
+});
+
+it("compares nodes at most once a second, however often sandboxes are read and Pods change", async () => {
+  const { clock, nodes, pods, run, of, read, compared } = world();
+  run("a");
+  nodes.put(node("old", { unschedulable: true }));
+  expect(await of("a")).toMatchObject({ turn: "now" });
+  const ofOnePlan = compared();
+  for (let at = 0; at < 500; at++) {
+    pods.put(pod("other", { memory: `${at + 1}Mi`, more: { nodeName: "new" } }));
+    clock.advance(10);
+    expect(await read("a")).toMatchObject({ turn: "now" });
+  }
+  const plans = compared() / ofOnePlan - 1;
+  expect(plans).toBeGreaterThan(0);
+  expect(plans).toBeLessThanOrEqual(5);
+});
+
+it("compares nothing again when a Pod or a node reports what no move depends on", () => {
+  const { clock, nodes, pods, run, compared } = world();
+  run("a");
+  nodes.put(node("old", { unschedulable: true }));
+  clock.advance(2_000);
+  const before = compared();
+  nodes.put(node("old", { unschedulable: true }));
+  pods.put(pod("a"));
+  clock.advance(2_000);
+  expect(before).toBeGreaterThan(0);
+  expect(compared()).toBe(before);
+});
+
+it("does not act on an earlier plan when the mark is removed, or the capture has failed meanwhile", async () => {
+  const { nodes, sandboxes, run, of, read } = world();
+  run("a");
+  nodes.put(node("old", { unschedulable: true }));
+  expect(await of("a")).toMatchObject({ turn: "now" });
+  sandboxes.put(sandbox("a", { disruption: { ...underWay, outcome: "Withdrawn", endedAt: start.toISOString() } }));
+  expect(await read("a")).toMatchObject({ turn: "later" });
+  nodes.put(node("old"));
+  expect(await read("a")).toBeUndefined();
+});
+
+it("lets a captured sandbox resume without waiting for the next plan of moves", async () => {
+  const { nodes, sandboxes, run, of, read, departures } = world(1);
+  run("a");
+  run("b");
+  nodes.put(node("old", { unschedulable: true }));
+  expect(await of("a")).toMatchObject({ turn: "now" });
+  // The cache shows its capture later.
+  const captured = sandbox("a", { phase: "Paused", disruption: underWay });
+  expect(await departures.of(captured, undefined)).toEqual({ turn: "now" });
+  sandboxes.put(captured);
+  expect(await read("a")).toEqual({ turn: "now" });
 });
