@@ -28,13 +28,21 @@ const ready = {
   message: "",
   lastTransitionTime: after(0).toISOString(),
 };
-const sandbox = ({ name = "a", ramet = {}, metadata = {}, phase = "Running", spec = {} } = {}): Sandbox =>
+const unready = { ...ready, status: "False", reason: "SandboxNotReady" };
+const sandbox = ({
+  name = "a",
+  ramet = {},
+  metadata = {},
+  phase = "Running",
+  spec = {},
+  conditions = [ready],
+} = {}): Sandbox =>
   Sandbox.parse({
     apiVersion,
     kind: "Sandbox",
     metadata: meta(name, { finalizers: ["agents.kruise.io/sandbox"], ...metadata }),
     spec,
-    status: { phase, podInfo: { podUID: "pod" }, conditions: [ready], ramet },
+    status: { phase, podInfo: { podUID: "pod" }, conditions, ramet },
   });
 const pod = (own: Record<string, string> = {}, nodeName = "node-1"): Pod =>
   Pod.parse({
@@ -235,6 +243,54 @@ describe("the turns of a node", () => {
     expect(takes(turns, "c")).toBe(true);
     turns.forget("t/b");
     expect(takes(turns, "e")).toBe(true);
+  });
+
+  it.each([
+    ["becomes unready, and its checkpoint succeeds", "Succeeded", { conditions: [unready] }],
+    ["becomes unready, and its checkpoint fails", "Failed", { conditions: [unready] }],
+    ["shall be paused, and its pause fails", "Succeeded", { spec: { paused: true } }],
+  ])("end for a sandbox that %s", (_, phase, more) => {
+    const turns = new NodeTurns();
+    const plans = ["a", "b"].map((name) =>
+      turns.plan(
+        stateWith({
+          sandbox: sandbox({ name, ramet: known("Taking", 20, { taking: name }), ...more }),
+          pod: pod(),
+          now: after(21),
+          automatic: [checkpoint(name, { phase })],
+        }),
+        planSandbox,
+      ),
+    );
+    expect(takes(turns, "c")).toBe(true);
+    if (!("conditions" in more)) return;
+    const outcome = phase === "Succeeded" ? "Taken" : "Failed";
+    expect(plans.map(({ status }) => status?.ramet?.automatic?.outcome)).toEqual([outcome, outcome]);
+  });
+
+  it("end for a sandbox that becomes unready before its Checkpoint exists", () => {
+    const turns = new NodeTurns();
+    const ramet = known("Taking", 20, { taking: "one" });
+    const state = stateWith({
+      sandbox: sandbox({ ramet, conditions: [unready] }),
+      pod: pod(),
+      now: after(21),
+    });
+    const { actions, status } = turns.plan(state, planSandbox);
+    expect(actions).toEqual([]);
+    expect(status?.ramet?.automatic).toMatchObject({
+      outcome: "Skipped",
+      message: "It cannot be captured now",
+    });
+  });
+
+  it("end after ten minutes, also for sandboxes that are never seen again", () => {
+    const turns = new NodeTurns();
+    const takesAt = (name: string, minutes: number) =>
+      turns.plan({ ...stateOf(name), now: after(minutes) }, planSandbox).actions.length > 0;
+    expect(["a", "b", "c"].map((name) => takesAt(name, 20))).toEqual([true, true, false]);
+    expect(takesAt("c", 29)).toBe(false);
+    expect(takesAt("c", 31)).toBe(true);
   });
 
   it("are known after a restart", () => {

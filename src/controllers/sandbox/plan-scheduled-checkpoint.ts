@@ -29,7 +29,7 @@ type Automatic = NonNullable<RametSandboxStatus["automatic"]>;
 export function withAutomaticCheckpoint(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   const { pod } = state;
   const schedule = pod && automaticCheckpointsOf(pod);
-  if (pod === undefined || schedule === undefined || !isCapturable(state, plan, pod)) return plan;
+  if (pod === undefined || schedule === undefined || !isCapturable(state, plan, pod)) return withEnded({ state, plan });
   return withPruned(state, planScheduled({ state, plan, ...schedule }, pod), schedule.kept);
 }
 
@@ -48,16 +48,29 @@ function isUsed(sandbox: Sandbox): boolean {
   return kind !== "NamedSnapshot" && (kind !== "SandboxSet" || isClaimed);
 }
 
-interface Scheduled {
+interface Planned {
   state: SandboxState;
   plan: SandboxPlan;
+}
+
+interface Scheduled extends Planned {
   everyMilliseconds: number;
+}
+
+/** Reports what became of the last one. Nothing is captured now, and one whose Checkpoint does not exist yet is not created. */
+function withEnded(planned: Planned): SandboxPlan {
+  const name = nameTaken(planned.state);
+  if (name === undefined) return planned.plan;
+  const isThere = planned.state.automatic?.some((own) => isNamed(own, name)) === true;
+  const why = "It cannot be captured now";
+  const ended = isThere ? takenBefore(planned) : recorded(planned, { outcome: "Skipped", message: why });
+  return ended ?? planned.plan;
 }
 
 function planScheduled(scheduled: Scheduled, pod: Pod): SandboxPlan {
   const { state, plan } = scheduled;
-  const { automatic: owned = [], otherCheckpoint, sandbox, now } = state;
-  const taken = takenBefore(scheduled, owned);
+  const { otherCheckpoint, sandbox, now } = state;
+  const taken = takenBefore(scheduled);
   if (taken !== undefined) return taken;
   const base = baseOf(state, pod);
   const leftMilliseconds = base + delayMilliseconds(scheduled, base) - now.getTime();
@@ -76,7 +89,8 @@ function planScheduled(scheduled: Scheduled, pod: Pod): SandboxPlan {
 const busyMilliseconds = 5_000;
 
 /** What became of the one that was being taken. Undefined: none was. */
-function takenBefore(scheduled: Scheduled, owned: readonly Checkpoint[]): SandboxPlan | undefined {
+function takenBefore(scheduled: Planned): SandboxPlan | undefined {
+  const { automatic: owned = [] } = scheduled.state;
   const name = nameTaken(scheduled.state);
   // Without the status, a controller has ended after it had created one.
   if (name === undefined) {
@@ -95,7 +109,7 @@ function nameTaken({ sandbox }: SandboxState): string | undefined {
   return outcome === "Taking" ? name : undefined;
 }
 
-function failed(scheduled: Scheduled, one: Checkpoint): SandboxPlan {
+function failed(scheduled: Planned, one: Checkpoint): SandboxPlan {
   const { state, plan } = scheduled;
   const why = problemIn(one.status) ?? { code: "CheckpointFailed", cause: one.status?.message ?? "no reason given" };
   const failures = (state.sandbox.status?.ramet?.automatic?.failures ?? 0) + 1;
@@ -115,12 +129,12 @@ function isNamed({ metadata }: Checkpoint, name: string): boolean {
   return metadata.name === name;
 }
 
-function taking(scheduled: Scheduled, name: string): SandboxPlan {
+function taking(scheduled: Planned, name: string): SandboxPlan {
   return withCreation(scheduled, recorded(scheduled, { outcome: "Taking", taking: name }), name);
 }
 
 /** Repeated until the Checkpoint is seen. */
-function withCreation({ state }: Scheduled, plan: SandboxPlan, name: string): SandboxPlan {
+function withCreation({ state }: Planned, plan: SandboxPlan, name: string): SandboxPlan {
   if (state.automatic?.some((own) => isNamed(own, name)) === true) return plan;
   const create = { do: "createAutomaticCheckpoint", name, persistentContents: contentsOfPause(state) } as const;
   return { ...plan, actions: [...plan.actions, create] };
@@ -174,7 +188,7 @@ const volumesProblem: Problem = {
 };
 
 function recorded(
-  { state, plan }: Scheduled,
+  { state, plan }: Planned,
   { problem, ...change }: Pick<Automatic, "outcome"> & Partial<Automatic> & { problem?: Problem },
 ): SandboxPlan & { status: SandboxStatus } {
   const { sandbox, now, automatic: owned = [] } = state;
