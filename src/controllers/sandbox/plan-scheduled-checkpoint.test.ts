@@ -7,6 +7,7 @@ import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { NodeTurns } from "./node-turns.ts";
 import { planSandbox } from "./plan.ts";
+import { withRefusedCheckpoint } from "./plan-scheduled-checkpoint.ts";
 import type { SandboxState } from "./state.ts";
 import { stateWith } from "../../../test/setup/sandbox-state.ts";
 
@@ -211,6 +212,31 @@ describe("a running sandbox with checkpoint-every", () => {
       done({ sandbox: sandbox({ ramet: known("Failed", 0, { failures }) }) }, minutes).length > 0;
     expect([1, 2, 5, 20].map((failures) => dueWithin(failures, 2))).toEqual([true, true, false, false]);
     expect(dueWithin(20, 60)).toBe(true);
+  });
+
+  it("is repeated later and later if its Checkpoint is refused, and the rest of the status is written", () => {
+    const refusal = new RametError("Forbidden", "exceeded quota", { hint: "Ask for more" });
+    const state = stateWith({ sandbox: sandbox(), pod: pod(), now: after(10) });
+    const first = withRefusedCheckpoint(state, planSandbox(state), refusal);
+    expect(first.status).toMatchObject({
+      phase: "Running",
+      ramet: {
+        automatic: { outcome: "Failed", failures: 1, message: expect.stringContaining("exceeded quota") as string },
+      },
+    });
+    expect(findCondition(first.status?.conditions, "CheckpointsTaken")).toMatchObject({
+      status: "False",
+      reason: "Forbidden",
+    });
+    expect(first.transitions).toMatchObject([{ type: "Warning", reason: "CheckpointFailed" }]);
+    const later = stateWith({ sandbox: sandbox({ ramet: first.status?.ramet ?? {} }), pod: pod(), now: after(11) });
+    const second = withRefusedCheckpoint(later, planSandbox(later), refusal);
+    expect(second.status?.ramet?.automatic).toMatchObject({ outcome: "Failed", failures: 2 });
+    expect(second.transitions).toBeUndefined();
+    expect(done({ sandbox: sandbox({ ramet: second.status?.ramet ?? {} }) }, 12)).toEqual([]);
+    expect(done({ sandbox: sandbox({ ramet: second.status?.ramet ?? {} }) }, 13)).toEqual([
+      "createAutomaticCheckpoint",
+    ]);
   });
 
   it("with PersistentVolumeClaims is not captured, and says so", () => {

@@ -7,8 +7,9 @@ import type { Pod } from "../../api/schema/pod.ts";
 import type { SandboxActivity } from "../../api/schema/metadata.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { checkpointState } from "../../api/state/checkpoint.ts";
-import { problemIn, within } from "../../api/state/problem.ts";
+import { problemIn, problemOf, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
+import type { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { soonest } from "../../kube/controller.ts";
@@ -109,20 +110,26 @@ function nameTaken({ sandbox }: SandboxState): string | undefined {
   return outcome === "Taking" ? name : undefined;
 }
 
-function failed(scheduled: Planned, one: Checkpoint): SandboxPlan {
-  const { state, plan } = scheduled;
+function failed(planned: Planned, one: Checkpoint): SandboxPlan {
   const why = problemIn(one.status) ?? { code: "CheckpointFailed", cause: one.status?.message ?? "no reason given" };
+  const plan = withFailure(planned, within(why, `The automatic checkpoint ${one.metadata.name} failed`));
+  return { ...plan, actions: [...plan.actions, { do: "deleteCheckpoint", checkpoint: one }] };
+}
+
+function withFailure(planned: Planned, problem: Problem): SandboxPlan {
+  const { state, plan } = planned;
   const failures = (state.sandbox.status?.ramet?.automatic?.failures ?? 0) + 1;
-  const problem = within(why, `The automatic checkpoint ${one.metadata.name} failed`);
-  const { actions, status } = recorded(scheduled, { outcome: "Failed", failures, problem });
   const note = `${problem.cause}. The sandbox runs on, and the checkpoint is repeated`;
   const transition: Transition = { type: "Warning", reason: "CheckpointFailed", action: "Capture", note };
   return {
-    ...plan,
-    actions: [...actions, { do: "deleteCheckpoint", checkpoint: one }],
-    status,
+    ...recorded(planned, { outcome: "Failed", failures, problem }),
     ...(failures === 1 && { transitions: [...(plan.transitions ?? []), transition] }),
   };
+}
+
+/** For a Checkpoint that the API server refuses to create, as for a quota or a policy. */
+export function withRefusedCheckpoint(state: SandboxState, plan: SandboxPlan, error: RametError): SandboxPlan {
+  return withFailure({ state, plan }, problemOf(error, "The automatic checkpoint cannot be created"));
 }
 
 function isNamed({ metadata }: Checkpoint, name: string): boolean {
