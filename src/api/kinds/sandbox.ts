@@ -185,6 +185,7 @@ const RametSandboxStatus = z.object({
         "Migrating, Restoring and Pausing: under way. Restored: it continued from its last automatic checkpoint. Withdrawn: nobody deleted the Pod, and it runs on. NoTarget: it runs on, because no other node takes it. Failed: it could not be resumed, and its checkpoint is kept.",
       ),
       podUID: OptionalText.describe("The UID of the Pod that was ended."),
+      nodeName: OptionalText.describe("The node of that Pod, if the sandbox was captured there."),
       endedAt: Time.optional().describe("When the sandbox responded again, or the attempt failed."),
       message: z.string().optional().describe("Why no other node takes the sandbox."),
       checkpoint: OptionalText.describe("The automatic Checkpoint from which it continues. Later work is lost."),

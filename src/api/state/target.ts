@@ -149,7 +149,7 @@ export function placementOf(
   };
 }
 
-export function tolerationsOf({ spec }: Pick<Pod, "spec">): Toleration[] {
+export function tolerationsOf({ spec }: { spec: object }): Toleration[] {
   return Spec.parse(spec).tolerations;
 }
 

@@ -1,8 +1,9 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { Pod } from "../../api/schema/pod.ts";
+import { Toleration } from "../../api/state/node.ts";
 import { NodeTerm } from "../../api/state/target.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { ObjectStore } from "../../kube/store.ts";
@@ -262,4 +263,39 @@ it("lets a captured sandbox resume without waiting for the next plan of moves", 
   expect(await departures.of(captured, undefined)).toEqual({ turn: "now" });
   sandboxes.put(captured);
   expect(await read("a")).toEqual({ turn: "now" });
+});
+
+describe("a node that the scheduler may choose again", () => {
+  const tolerations = [Toleration.parse({ key: "team/drain", operator: "Exists", tolerationSeconds: 3600 })];
+  const moving = sandbox("a", { phase: "Resuming", disruption: { ...underWay, nodeName: "old" } });
+  it.each([
+    [
+      "its taint only discourages",
+      { taints: [{ key: "karpenter.sh/disrupted", effect: "PreferNoSchedule" }] },
+      ["old"],
+    ],
+    ["its taint is tolerated for some time", { taints: [{ key: "team/drain", effect: "NoExecute" }] }, ["old"]],
+    ["it is cordoned", { unschedulable: true }, []],
+    ["it stays", {}, []],
+  ])("is avoided by the next Pod: %s", (_, spec, expected) => {
+    const { nodes, departures } = world();
+    nodes.put(node("old", spec));
+    expect(departures.avoided(moving, tolerations)).toEqual(expected);
+    expect(departures.avoided(sandbox("b"), tolerations)).toEqual([]);
+  });
+
+  it("is left once: a sandbox whose next Pod is there stays, until another mark or another Pod", async () => {
+    const { clock, nodes, pods, run, of } = world();
+    const disruption = { ...underWay, outcome: "Migrated", nodeName: "old", endedAt: start.toISOString() };
+    run("a", { disruption });
+    nodes.put(node("old", { unschedulable: true }));
+    clock.advance(120_000);
+    expect(await of("a")).toBeUndefined();
+    nodes.put(node("old", { taints: [{ key: "aws-node-termination-handler/spot-itn", effect: "NoSchedule" }] }));
+    expect(await of("a")).toMatchObject({ turn: "now", cause: "NodeReclaimed" });
+    nodes.put(node("old", { unschedulable: true }));
+    const { metadata: own, ...next } = pod("a");
+    pods.put({ ...next, metadata: { ...own, creationTimestamp: clock.now().toISOString() } });
+    expect(await of("a")).toMatchObject({ turn: "now", cause: "NodeCordoned" });
+  });
 });

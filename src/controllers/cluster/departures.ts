@@ -2,7 +2,7 @@ import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { type Leaving, leavingNode } from "../../api/state/node.ts";
+import { type Leaving, leavingNode, refusesPods, type Toleration } from "../../api/state/node.ts";
 import {
   type Amounts,
   amountsOf,
@@ -47,6 +47,8 @@ const againMilliseconds = 60_000;
 const leastMilliseconds = 1_000;
 /** Plans also depend on the time. */
 const validMilliseconds = 5_000;
+/** A Pod with more names would be long. */
+const mostAvoided = 100;
 /** Changes of this time are announced together. */
 const announceMilliseconds = 200;
 
@@ -108,6 +110,19 @@ export class Departures {
     const node = pod?.spec.nodeName === undefined ? undefined : this.#options.nodes.store.get(pod.spec.nodeName);
     const isFollowed = node !== undefined && pod !== undefined && this.#options.atOnce !== 0;
     return isFollowed ? leavingNode(node, tolerationsOf(pod)) : { leaving: false };
+  }
+
+  /** The leaving nodes to which the scheduler may bring the next Pod of a moved sandbox nevertheless. */
+  avoided({ status }: Sandbox, tolerations: readonly Toleration[]): string[] {
+    const disruption = status?.ramet?.disruption;
+    if (!isUnderWay(disruption) || this.#options.atOnce === 0) return [];
+    const left = this.#options.nodes.store
+      .list()
+      .filter((node) => leavingNode(node, tolerations).leaving && !refusesPods(node, tolerations));
+    const names = left.map(({ metadata }) => metadata.name);
+    return names
+      .sort((a, b) => Number(b === disruption?.nodeName) - Number(a === disruption?.nodeName))
+      .slice(0, mostAvoided);
   }
 
   /**

@@ -11,8 +11,19 @@ import { isEnded, unscheduledWords } from "./pod-facts.ts";
 export function isCandidate(sandbox: Sandbox, pod: Pod, cause: DisruptionCause): boolean {
   const waitsForEnd = cause === "NodeCordoned" && disruptionPolicyOf(pod) === "Pause";
   return (
-    runsIn(sandbox, pod) && isSavedFrom(sandbox, pod) && !waitsForEnd && !isUnderWay(sandbox.status?.ramet?.disruption)
+    runsIn(sandbox, pod) &&
+    isSavedFrom(sandbox, pod) &&
+    !waitsForEnd &&
+    !isUnderWay(sandbox.status?.ramet?.disruption) &&
+    !hasReturned(sandbox, pod, cause)
   );
+}
+
+/** Whether the Pod that a move has created is on the node that the sandbox has left: the next one would be too. */
+function hasReturned({ status }: Sandbox, { metadata, spec }: Pod, cause: DisruptionCause): boolean {
+  const { outcome, nodeName, endedAt = "", cause: before } = status?.ramet?.disruption ?? {};
+  const isNext = Date.parse(metadata.creationTimestamp) <= Date.parse(endedAt);
+  return outcome === "Migrated" && before === cause && nodeName === spec.nodeName && isNext;
 }
 
 function runsIn({ metadata, spec, status }: Sandbox, pod: Pod): boolean {

@@ -52,7 +52,8 @@ function disruptionUnderWay(state: SandboxState): Disruption | undefined {
   const cause = pod && beginning(state, pod);
   if (pod === undefined || cause === undefined) return undefined;
   const outcome = disruptionPolicyOf(pod) === "Pause" ? "Pausing" : "Migrating";
-  return { cause, at: now.toISOString(), outcome, podUID: pod.metadata.uid };
+  const { nodeName } = pod.spec;
+  return { cause, at: now.toISOString(), outcome, podUID: pod.metadata.uid, ...defined({ nodeName }) };
 }
 
 /** Why a disruption begins now: others end the Pod, or its node leaves and it is the sandbox's turn. */
