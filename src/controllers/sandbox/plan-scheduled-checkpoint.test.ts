@@ -151,6 +151,15 @@ describe("a running sandbox with checkpoint-every", () => {
     expect(done(own, 10)).toEqual(["createAutomaticCheckpoint"]);
   });
 
+  it("is captured after some intervals although it has used little CPU time in each", () => {
+    const own = { sandbox: sandbox({ ramet: known("Skipped", 50) }), automatic: saved };
+    const after = (minutes: number) =>
+      done({ ...own, activity: activity({ milliseconds: minutes * 60_000, cpuMilliseconds: minutes * 50 }) }, 60);
+    expect(after(10)).toEqual([]);
+    expect(after(20)).toEqual(["createAutomaticCheckpoint"]);
+    expect(after(60)).toEqual(["createAutomaticCheckpoint"]);
+  });
+
   it.each([
     ["in another Pod", [checkpoint("one", { podUid: "earlier" })]],
     [

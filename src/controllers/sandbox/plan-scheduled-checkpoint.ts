@@ -78,7 +78,7 @@ function planScheduled(scheduled: Scheduled, pod: Pod): SandboxPlan {
   if (leftMilliseconds > 0) return later(plan, leftMilliseconds);
   if (hasVolumes(sandbox)) return recorded(scheduled, { outcome: "Skipped", problem: volumesProblem });
   if (otherCheckpoint !== undefined) return later(plan, busyMilliseconds);
-  const idle = idleness(state, pod);
+  const idle = idleness(scheduled, pod);
   if (idle === "unknown") return { ...plan, actions: [...plan.actions, { do: "readActivity", pod }] };
   if (idle === "asked") return plan;
   if (idle !== "busy") return recorded(scheduled, { outcome: "Skipped", message: idle });
@@ -168,24 +168,30 @@ function delayMilliseconds({ state, everyMilliseconds }: Scheduled, base: number
   return full * (0.75 + 0.25 * fraction);
 }
 
-/** CPU time that a sandbox without work uses: gVisor keeps its clocks, and nodes probe it. */
+/**
+ * CPU time that a sandbox without work uses: gVisor keeps its clocks, and nodes probe it. What is allowed stops growing after one
+ * interval, and what is used does not, so that little work is also saved.
+ */
 const idleCpuMilliseconds = 100;
 const idleCpuPerSecond = 1;
 
 /** Why nothing is to be captured. `asked`: the cell is being asked. */
-function idleness({ sandbox, automatic = [], activity }: SandboxState, pod: Pod): string {
+function idleness({ state, everyMilliseconds }: Scheduled, pod: Pod): string {
+  const { sandbox, automatic = [], activity } = state;
   const saved = lastAutomatic(sandbox, automatic);
   // Before the first capture of this Pod, its cell has nothing to compare with.
   if (saved === undefined || capturedPodUid(saved) !== pod.metadata.uid) return "busy";
   if (activity === undefined) return "unknown";
   if (activity.state === "running") return "asked";
   const since = activity.state === "done" ? activity.value : undefined;
-  if (since === undefined || since.checkpointId !== saved.status?.checkpointId || isBusy(since)) return "busy";
+  if (since === undefined || since.checkpointId !== saved.status?.checkpointId || isBusy(since, everyMilliseconds))
+    return "busy";
   return `The sandbox has done nothing since ${saved.metadata.name}: ${since.cpuMilliseconds} ms of CPU time`;
 }
 
-function isBusy({ bytes, cpuMilliseconds, milliseconds }: SandboxActivity): boolean {
-  return bytes > 0 || cpuMilliseconds > idleCpuMilliseconds + (idleCpuPerSecond * milliseconds) / 1000;
+function isBusy({ bytes, cpuMilliseconds, milliseconds }: SandboxActivity, everyMilliseconds: number): boolean {
+  const seconds = Math.min(milliseconds, everyMilliseconds) / 1000;
+  return bytes > 0 || cpuMilliseconds > idleCpuMilliseconds + idleCpuPerSecond * seconds;
 }
 
 const volumesProblem: Problem = {
