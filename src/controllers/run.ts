@@ -28,6 +28,7 @@ import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
 import { Engines, type EnginesOptions } from "./images/engines.ts";
 import type { Controller, ControllerParts } from "./cluster/controller-parts.ts";
 import { NamespaceQuotas } from "./cluster/namespace-quotas.ts";
+import { requestsOfOthers } from "./cluster/move-facts.ts";
 import { NodeCpus } from "./nodes/node-cpus.ts";
 import { nodeInformer, UserNamespaceSupport } from "./nodes/nodes.ts";
 import { StoreReports } from "./cluster/store-reports.ts";
@@ -181,6 +182,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
       informers,
       nodeCpus,
       termsOfVolumes: (pod) => termsOfVolumes(pod, client),
+      requestsOfOthers: () => requestsOfOthers(client),
       clock: client.clock,
       atOnce: cells.concurrentMoves,
     });

@@ -155,3 +155,18 @@ it("moves a sandbox once from a node whose taint it tolerates for some time, and
   expect(disruptionOf(moved)).toMatchObject({ cause: "NodeTaint", outcome: "Migrated", nodeName: "a" });
   await nodes.taint("a");
 });
+
+it("does not move a sandbox to a node that Pods of others fill", async () => {
+  const requesting = (memory: string) => [{ ...spec.containers[0], resources: { requests: { memory } } }];
+  await cluster.create({
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name: "full", namespace: "t" },
+    spec: { nodeName: "b", containers: requesting("63Gi") },
+  });
+  await create("large", { more: { containers: requesting("4Gi") } });
+  await on("large", "a");
+  await nodes.cordon("a", true);
+  const stuck = await cluster.sandbox("t/large", (one) => disruptionOf(one)?.outcome === "NoTarget");
+  expect(disruptionOf(stuck)?.message).toContain("1 have too little CPU, memory or devices left");
+});

@@ -4,7 +4,7 @@ import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { Toleration } from "../../api/state/node.ts";
-import { NodeTerm } from "../../api/state/target.ts";
+import { type Amounts, NodeTerm } from "../../api/state/target.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { ObjectStore } from "../../kube/store.ts";
 import { Node } from "../nodes/nodes.ts";
@@ -65,9 +65,14 @@ function world(atOnce?: number) {
       throw error;
     });
   const [nodes, pods, sandboxes] = [store<Node>(), store<Pod>(), store<Sandbox>()];
-  let compared = 0;
+  let [compared, reads] = [0, 0];
+  const others = new Map<string, Amounts>();
   const departures = new Departures({
     termsOfVolumes: () => Promise.resolve([[NodeTerm.parse({ matchExpressions: [zone] })]]),
+    requestsOfOthers: () => {
+      reads += 1;
+      return Promise.resolve(new Map(others));
+    },
     nodes: { store: nodes },
     informers: { pods: { store: pods }, sandboxes: { store: sandboxes } } as unknown as Informers,
     nodeCpus: {
@@ -94,7 +99,20 @@ function world(atOnce?: number) {
   };
   nodes.put(node("old"));
   nodes.put(node("new"));
-  return { clock, nodes, pods, sandboxes, departures, changed, run, of, read, compared: () => compared };
+  return {
+    clock,
+    nodes,
+    pods,
+    sandboxes,
+    departures,
+    changed,
+    run,
+    of,
+    read,
+    others,
+    reads: () => reads,
+    compared: () => compared,
+  };
 }
 
 it("announces the sandboxes of a node that leaves, and that they stay after all", async () => {
@@ -106,7 +124,7 @@ it("announces the sandboxes of a node that leaves, and that they stay after all"
   nodes.put(node("old", { unschedulable: true }));
   expect(await of("a")).toEqual({ turn: "now", cause: "NodeCordoned", mark: "it is cordoned" });
   clock.advance(1_000);
-  expect(changed.splice(0)).toEqual(["t/a"]);
+  expect(new Set(changed.splice(0))).toEqual(new Set(["t/a"]));
   nodes.put(node("old"));
   clock.advance(1_000);
   expect(changed).toEqual(["t/a"]);
@@ -178,6 +196,25 @@ it("counts what other sandboxes request on a target, and names what is missing",
   expect(await of("a")).toMatchObject({ turn: "now" });
 });
 
+it("counts what Pods of others request on a target, and reads that at most twice a minute", async () => {
+  const { clock, nodes, others, reads, run, of } = world();
+  run("a", {}, { memory: "3Gi" });
+  await of("a");
+  expect(reads()).toBe(0);
+  others.set("new", { memory: 6 * 2 ** 30 });
+  nodes.put(node("old", { unschedulable: true }));
+  for (let seconds = 0; seconds < 20; seconds++)
+    expect(await of("a")).toMatchObject({
+      turn: "noTarget",
+      message: expect.stringContaining("too little CPU") as string,
+    });
+  expect(reads()).toBe(1);
+  others.clear();
+  clock.advance(30_000);
+  expect(await of("a")).toMatchObject({ turn: "now" });
+  expect(reads()).toBe(2);
+});
+
 it("lets captured sandboxes resume in turn, and does not count one that no node takes", async () => {
   const { run, sandboxes, pods, of } = world(1);
   for (const name of ["a", "b", "c"]) run(name, { phase: "Paused", disruption: underWay });
@@ -228,10 +265,11 @@ it("compares nodes at most once a second, however often sandboxes are read and P
   expect(plans).toBeLessThanOrEqual(5);
 });
 
-it("compares nothing again when a Pod or a node reports what no move depends on", () => {
-  const { clock, nodes, pods, run, compared } = world();
+it("compares nothing again when a Pod or a node reports what no move depends on", async () => {
+  const { clock, nodes, pods, run, of, compared } = world();
   run("a");
   nodes.put(node("old", { unschedulable: true }));
+  await of("a");
   clock.advance(2_000);
   const before = compared();
   nodes.put(node("old", { unschedulable: true }));

@@ -26,6 +26,8 @@ import type { Informers } from "./resources.ts";
 
 interface DeparturesOptions {
   termsOfVolumes: (pod: Pod) => Promise<Placement["terms"]>;
+  /** What the Pods of others request, by node. */
+  requestsOfOthers: () => Promise<ReadonlyMap<string, Amounts>>;
   nodes: Pick<Informer<Node>, "store">;
   informers: Pick<Informers, "pods" | "sandboxes">;
   nodeCpus: Pick<NodeCpus, "covers">;
@@ -47,6 +49,8 @@ const againMilliseconds = 60_000;
 const leastMilliseconds = 1_000;
 /** Plans also depend on the time. */
 const validMilliseconds = 5_000;
+/** What others request is read again after this time, while a sandbox is to move. */
+const othersMilliseconds = 30_000;
 /** A Pod with more names would be long. */
 const mostAvoided = 100;
 /** Changes of this time are announced together. */
@@ -63,6 +67,7 @@ export class Departures {
   readonly #since = new Map<string, number>();
   readonly #listeners: ((keys: readonly string[]) => void)[] = [];
   readonly #requests = new WeakMap<Pod, Amounts>();
+  #others: { requests?: ReadonlyMap<string, Amounts>; read: Promise<void>; at: number } | undefined;
   #moves: ReadonlyMap<string, Departure> = new Map();
   #movesAt = -Infinity;
   #isChanged = true;
@@ -139,9 +144,23 @@ export class Departures {
       this.#volumes.set(pod.metadata.uid, await this.#options.termsOfVolumes(pod));
       this.#changed();
     }
+    await this.#countOthers();
     const planned = this.#movesNow().get(key);
     if (planned === undefined || !isCandidate(sandbox, pod, leaving.cause)) return undefined;
     return this.#isRecent(sandbox) ? { ...planned, turn: "later" } : planned;
+  }
+
+  /** A plan waits for that, once. */
+  async #countOthers(): Promise<void> {
+    const known = this.#others;
+    if (known !== undefined && this.#now() < known.at + othersMilliseconds) return known.read;
+    const read = this.#options.requestsOfOthers().then((requests) => {
+      this.#others = { requests, read, at: this.#now() };
+      this.#movesAt = -Infinity;
+      this.#changed();
+    });
+    this.#others = { ...known, read, at: this.#now() };
+    await read;
   }
 
   /** Makes new plans after a change of what they depend on. */
@@ -215,7 +234,7 @@ export class Departures {
     });
   }
 
-  /** Candidates are those whose volumes are known, and that have not just moved. */
+  /** Candidates are those for which it is known what is free, whose volumes are known, and that have not just moved. */
   #candidatesOn(node: Node): Found[] {
     return this.#podsOn(node.metadata.name).flatMap((pod) => {
       const { uid } = pod.metadata;
@@ -224,7 +243,8 @@ export class Departures {
       if (sandbox === undefined || !leaving.leaving || !isCandidate(sandbox, pod, leaving.cause)) return [];
       const { cause, mark, urgent } = leaving;
       const [why, terms] = [{ key: keyOf(pod.metadata), uid, cause, mark }, this.#termsOf(pod)];
-      if (terms === undefined || this.#isRecent(sandbox)) return [why];
+      const isKnown = terms !== undefined && this.#others?.requests !== undefined;
+      if (!isKnown || this.#isRecent(sandbox)) return [why];
       const isLate = this.#now() - (this.#since.get(uid) ?? Infinity) > beginMilliseconds;
       const place = placementOf(pod, node.metadata.labels ?? {}, terms);
       const needsTarget = disruptionPolicyOf(pod) === "Migrate";
@@ -274,11 +294,12 @@ export class Departures {
   #targets(): TargetNode[] {
     return this.#options.nodes.store.list().map(({ metadata, spec, status }) => {
       const used = this.#podsOn(metadata.name).filter((pod) => !isEnded(pod));
+      const left = without(amountsOf(status.allocatable ?? {}), this.#others?.requests?.get(metadata.name) ?? {});
       return {
         metadata,
         spec,
         isReady: isReady({ status }),
-        free: used.reduce((free, pod) => without(free, this.#requestsOf(pod)), amountsOf(status.allocatable ?? {})),
+        free: used.reduce((free, pod) => without(free, this.#requestsOf(pod)), left),
       };
     });
   }

@@ -1,7 +1,10 @@
 import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
-import type { Pod } from "../../api/schema/pod.ts";
+import { Pod } from "../../api/schema/pod.ts";
+import { added, type Amounts, requestsOf } from "../../api/state/target.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { Node } from "../nodes/nodes.ts";
 import { isSavedFrom, isUnderWay } from "./pause-checkpoint.ts";
@@ -70,3 +73,19 @@ export function orderOf({ metadata }: Sandbox, pod: Pod | undefined) {
   const { namespace, creationTimestamp: createdAt } = metadata;
   return { key: keyOf(metadata), namespace, priority: Number(pod?.spec["priority"] ?? 0), createdAt };
 }
+
+const RequestingPod = Pod.pick({ metadata: true, spec: true });
+
+/**
+ * What the Pods of others request, by node. The controllers follow sandboxes only, so this is read when one is to move.
+ * What cannot be read does not count.
+ */
+export async function requestsOfOthers(client: KubeClient): Promise<ReadonlyMap<string, Amounts>> {
+  const pods = client.resource(coreResources.pods, (value) => RequestingPod.parse(value));
+  const selected = { labelSelector: `${labels.cell}!=true`, fieldSelector: running };
+  const { items } = await pods.list(selected).catch(() => ({ items: [] }));
+  const byNode = Map.groupBy(items, ({ spec }) => spec.nodeName ?? "");
+  return new Map([...byNode].map(([node, all]) => [node, added(all.map(requestsOf))]));
+}
+
+const running = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
