@@ -303,15 +303,16 @@ it("sets the seccomp profile and the user namespace of an installation", () => {
 });
 
 it.each([
-  ["the template's", "10m", undefined, undefined, "10m"],
-  ["the template's before the namespace's", "10m", "5m", "1h", "10m"],
-  ["the namespace's before the runtime's", undefined, "5m", "1h", "5m"],
-  ["the runtime's", undefined, undefined, "1h", "1h"],
-  ["none of the template", "none", "5m", "1h", "none"],
-  ["none of the namespace, which binds", "10m", "none", "1h", "none"],
-  ["none of the runtime, which binds", "10m", "5m", "none", "none"],
-  ["nobody's", undefined, undefined, undefined, undefined],
-])("gives the Pod the interval of automatic checkpoints: %s", (_, own, ofNamespace, ofRuntime, expected) => {
+  ["the template's", { own: "10m" }, "10m"],
+  ["the template's before the namespace's", { own: "10m", ofNamespace: "5m", ofRuntime: "1h" }, "10m"],
+  ["the namespace's before the runtime's", { ofNamespace: "5m", ofRuntime: "1h" }, "5m"],
+  ["the runtime's", { ofRuntime: "1h" }, "1h"],
+  ["none of the template", { own: "none", ofNamespace: "5m", ofRuntime: "1h" }, "none"],
+  ["none of the namespace, which binds", { own: "10m", ofNamespace: "none", ofRuntime: "1h" }, "none"],
+  ["none of the runtime, which binds", { own: "10m", ofNamespace: "5m", ofRuntime: "none" }, "none"],
+  ["nobody's", {}, undefined],
+])("gives the Pod the interval of automatic checkpoints: %s", (_, given, expected) => {
+  const { own, ofNamespace, ofRuntime }: { own?: string; ofNamespace?: string; ofRuntime?: string } = given;
   const template = own === undefined ? {} : { [annotations.checkpointEvery]: own };
   const chosen = checkpointAnnotations(template, administratorsInterval(ofRuntime, ofNamespace));
   expect(chosen[annotations.checkpointEvery]).toBe(expected);
