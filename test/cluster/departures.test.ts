@@ -166,6 +166,8 @@ it("does not move a sandbox to a node that Pods of others fill", async () => {
   });
   await create("large", { more: { containers: requesting("4Gi") } });
   await on("large", "a");
+  // What others request is known for half a minute, and the tests before were shorter.
+  await cluster.restartControllers();
   await nodes.cordon("a", true);
   const stuck = await cluster.sandbox("t/large", (one) => disruptionOf(one)?.outcome === "NoTarget");
   expect(disruptionOf(stuck)?.message).toContain("1 have too little CPU, memory or devices left");
