@@ -15,18 +15,20 @@ import { silentLog } from "../base/log.ts";
 import type { Informer } from "../kube/informer.ts";
 import type { KubeObject } from "../kube/object.ts";
 import { OwnWrites } from "../kube/own-writes.ts";
+import { termsOfVolumes } from "../kube/volumes/volumes.ts";
 import { type RegistryAccess, RegistryTransport } from "../registry/registry-transport.ts";
 import { checkpointController } from "./checkpoint/controller.ts";
 import { type EngineUpkeepOptions, runEngineUpkeep } from "./collect/engine-upkeep.ts";
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./cluster/cache.ts";
 import { DataFindings } from "./cluster/data-findings.ts";
-import { Departures, termsOfVolumes } from "./cluster/departures.ts";
+import { Departures } from "./cluster/departures.ts";
 import { Exclusion, createInformers } from "./cluster/resources.ts";
 import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
 import { Engines, type EnginesOptions } from "./images/engines.ts";
 import type { Controller, ControllerParts } from "./cluster/controller-parts.ts";
 import { NamespaceQuotas } from "./cluster/namespace-quotas.ts";
+import { requestsOfOthers } from "./cluster/move-facts.ts";
 import { NodeCpus } from "./nodes/node-cpus.ts";
 import { nodeInformer, UserNamespaceSupport } from "./nodes/nodes.ts";
 import { StoreReports } from "./cluster/store-reports.ts";
@@ -180,6 +182,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
       informers,
       nodeCpus,
       termsOfVolumes: (pod) => termsOfVolumes(pod, client),
+      requestsOfOthers: () => requestsOfOthers(client),
       clock: client.clock,
       atOnce: cells.concurrentMoves,
     });

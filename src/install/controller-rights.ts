@@ -44,7 +44,8 @@ export const clusterRights: readonly Right[] = [
     "sandboxes.agents.kruise.io/status checkpoints.agents.kruise.io/status sandboxclaims.agents.kruise.io/status sandboxsets.agents.kruise.io/status namedsnapshots.ramet.dev/status: patch":
       "write the status of each object",
     "clientsecrets.ramet.dev: get": "add the secrets of clients to requests of their sandboxes",
-    "pods: get list watch create delete": "run each sandbox in a Pod",
+    "pods: get list watch create delete":
+      "run each sandbox in a Pod, and add up what Pods request on a node to which one may move",
     "persistentvolumeclaims: get list create patch delete":
       "create PersistentVolumeClaims from the volumeClaimTemplates of a sandbox, share them with its clones, and delete them with the last of these; label those that are captured together, and find labels that are left",
     "secrets: get":

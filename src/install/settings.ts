@@ -156,7 +156,7 @@ export const settings = {
   ),
   "cells.checkpointEvery": text(
     "--checkpoint-every <duration>",
-    "how often running sandboxes are captured, to continue from there if their Pods are lost: 1m to 24h (default: none)",
+    "how often running sandboxes are captured, to continue from there if their Pods are lost: 1m to 24h; none: never, whatever namespaces and templates have (default: as they have)",
     { schema: "CheckpointEvery" },
   ),
   "cells.earlierImages": list(

@@ -3,7 +3,6 @@ import type { Checkpoint } from "../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { Pod } from "../api/schema/pod.ts";
 import { ClusterNode } from "./cluster-facts.ts";
-import { couldRun } from "./could-run.ts";
 import { type DrainState, planDrain, storeSpeed } from "./plan-drain.ts";
 
 const mib = 1024 ** 2;
@@ -117,7 +116,7 @@ it.each([
 });
 
 it("names no node of another architecture, and reports a sandbox that waits for a node", () => {
-  const arm = ClusterNode.parse({ ...node("b"), status: { ...node("b").status, nodeInfo: { architecture: "arm64" } } });
+  const arm = node("b", {}, { "kubernetes.io/arch": "arm64" });
   expect(stepOf({ nodes: [node("a"), arm] })).toMatchObject({
     targets: [],
     why: expect.stringContaining("waits") as string,
@@ -143,6 +142,12 @@ it.each<[boolean, string, ClusterNode, object]>([
   [true, "a tolerated taint", node("b", { taints: [taint] }), { tolerations: [{ key: "team", value: "x" }] }],
   [false, "a taint with another value", node("b", { taints: [taint] }), { tolerations: [{ key: "team", value: "y" }] }],
   [true, "every taint", node("b", { taints: [taint] }), { tolerations: [{ operator: "Exists" }] }],
+  [
+    false,
+    "a node that is about to be removed",
+    node("b", { taints: [{ ...taint, key: "karpenter.sh/disrupted" }] }),
+    {},
+  ],
   [true, "a taint that only discourages", node("b", { taints: [{ ...taint, effect: "PreferNoSchedule" }] }), {}],
   [false, "a missing label", node("b"), { nodeSelector: { pool: "x" } }],
   [true, "a label", node("b", {}, { pool: "x" }), { nodeSelector: { pool: "x" } }],
@@ -153,5 +158,6 @@ it.each<[boolean, string, ClusterNode, object]>([
   [true, "Gt", node("b", {}, { n: "5" }), term([{ key: "n", operator: "Gt", values: ["4"] }])],
   [false, "a term without requirements", node("b"), term([])],
 ])("answers %s for %s", (expected, _, on, spec) => {
-  expect(couldRun(on, pod("s", "Migrate", spec))).toBe(expected);
+  const { targets } = stepOf({ nodes: [node("a"), on], pods: [pod("s", "Migrate", spec)] }) ?? {};
+  expect(targets).toEqual(expected ? ["b"] : []);
 });

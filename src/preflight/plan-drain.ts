@@ -3,14 +3,14 @@ import { type Sandbox, sandboxKind } from "../api/kinds/sandbox.ts";
 import { annotations, labels } from "../api/names/labels.ts";
 import { disruptionPolicyOf, leastHeldSeconds } from "../api/pod/disruption.ts";
 import { Pod } from "../api/schema/pod.ts";
+import { misfit, placementOf } from "../api/state/target.ts";
 import { defined } from "../base/defined.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError, resultOr } from "../base/errors.ts";
 import { quantityToBytes } from "../base/quantity.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { controllerOf } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import { ClusterNode } from "./cluster-facts.ts";
-import { couldRun } from "./could-run.ts";
 
 export interface DrainState {
   node: string;
@@ -139,11 +139,17 @@ export function captureSize(pod: Pod, checkpoints: readonly Checkpoint[]) {
 
 const captureTimeOf = ({ status }: Checkpoint): number => Date.parse(status?.ramet?.cutAt ?? "") || 0;
 
+/** As the controllers choose a target, but for what is free on a node, its CPU features and where volumes can be attached. */
 function targetsOf({ node, nodes }: DrainState, pod: Pod): ClusterNode[] {
-  const architecture = nodes.find(({ metadata }) => metadata.name === node)?.status.nodeInfo.architecture;
-  return nodes.filter(
-    (one) => one.metadata.name !== node && one.status.nodeInfo.architecture === architecture && couldRun(one, pod),
-  );
+  const own = nodes.find(({ metadata }) => metadata.name === node)?.metadata.labels ?? {};
+  const place = resultOr(() => placementOf(pod, own), undefined);
+  const isTarget = ({ metadata, spec, status }: ClusterNode) => {
+    const taints = (spec.taints ?? []).map(({ value = "", ...taint }) => ({ ...taint, value }));
+    const isReady = status.conditions.some((one) => one.type === "Ready" && one.status === "True");
+    const target = { metadata, spec: { ...spec, taints }, isReady, free: place?.requests ?? {} };
+    return place !== undefined && misfit({ ...place, nodeName: node }, target, true) === undefined;
+  };
+  return nodes.filter(isTarget);
 }
 
 function verdict({ captureSeconds, heldSeconds }: DrainStep, together: number): DrainStep["suffices"] {

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { annotations, labels } from "../../src/api/names/labels.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
+import { clusterRef } from "../../src/kube/resource-ref.ts";
 import { descendants, killNow, processesWith } from "../faults/processes.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
@@ -15,12 +16,14 @@ let cluster: Cluster;
 beforeAll(async () => {
   cluster = await openCluster({ startNode: realNode() });
   await cluster.namespace("t");
+  await refuseAutomatic();
   await Promise.all([
     create("killed"),
     create("idle", { [annotations.checkpointsKept]: "1" }),
     create("paused", { [annotations.onDisruption]: "Pause" }),
     create("ended", { [annotations.onDisruption]: "End" }),
     create("removed"),
+    create("strict"),
   ]);
 });
 afterAll(() => cluster.close());
@@ -33,6 +36,23 @@ async function create(name: string, more: Record<string, string> = {}): Promise<
   const apiVersion = "agents.kruise.io/v1alpha1";
   await cluster.create({ apiVersion, kind: "Sandbox", metadata: { name, namespace: "t" }, spec: { template } });
   if (more[annotations.checkpointEvery] === undefined) expect(await count(cluster, name)).toBe(1);
+}
+
+const policyAt = { name: "no-automatic-checkpoints" };
+/** As an administrator, a quota or a role may refuse them: for one sandbox, so that the others can be captured. */
+async function refuseAutomatic(): Promise<void> {
+  const apiVersion = "admissionregistration.k8s.io/v1";
+  const rule = { apiGroups: ["agents.kruise.io"], apiVersions: ["*"], resources: ["checkpoints"] };
+  const refused = `object.spec.sandboxName == "strict" && object.metadata.labels["${labels.purpose}"] == "automatic"`;
+  const kinds = {
+    ValidatingAdmissionPolicy: {
+      matchConstraints: { resourceRules: [{ ...rule, operations: ["CREATE"] }] },
+      validations: [{ expression: `!(${refused})`, message: "not here", reason: "Forbidden" }],
+    },
+    ValidatingAdmissionPolicyBinding: { policyName: policyAt.name, validationActions: ["Deny"] },
+  };
+  for (const [kind, spec] of Object.entries(kinds))
+    await cluster.client.resource(clusterRef(apiVersion, kind)).create({ apiVersion, kind, metadata: policyAt, spec });
 }
 
 const automatic = ({ status }: Sandbox) => status?.ramet?.automatic;
@@ -157,6 +177,23 @@ it("reports that a checkpoint fails, while the sandbox runs", async () => {
     renameSync(cluster.storePath, `${cluster.storePath}-file`);
     renameSync(away, cluster.storePath);
   }
+});
+
+it("reports that a checkpoint is refused while the sandbox runs, and takes it when that is over", async () => {
+  const strict = await withOutcome("strict", "Failed");
+  expect(automatic(strict)?.message).toContain("The automatic checkpoint cannot be created");
+  expect(findCondition(strict.status?.conditions, "CheckpointsTaken")).toMatchObject({
+    status: "False",
+    reason: "Forbidden",
+    message: expect.stringContaining("not here") as string,
+  });
+  expect(strict.status?.phase).toBe("Running");
+  expect(ownedBy(strict)).toEqual([]);
+  const binding = clusterRef("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding");
+  await cluster.client.resource(binding).delete(policyAt);
+  const saved = await withOutcome("strict", "Taken");
+  expect(findCondition(saved.status?.conditions, "CheckpointsTaken")).toBeUndefined();
+  expect(automatic(saved)).not.toHaveProperty("failures");
 });
 
 it.each([

@@ -172,3 +172,40 @@ it("fills a set on another node before it removes its sandboxes from one that le
   stop();
   expect(least).toBe(3);
 });
+
+it("moves a sandbox once from a node whose taint it tolerates for some time, and not back to it", async () => {
+  await nodes.taint("b");
+  await nodes.cordon("b", true);
+  await nodes.cordon("a", false);
+  const key = "team/drain";
+  const tolerations = [{ key, operator: "Exists", effect: "NoExecute", tolerationSeconds: 3_600 }];
+  // The scheduler prefers the node that it is to leave.
+  const preference = { matchExpressions: [{ key: "kubernetes.io/hostname", operator: "In", values: ["a"] }] };
+  const preferred = [{ weight: 100, preference }];
+  const affinity = { nodeAffinity: { preferredDuringSchedulingIgnoredDuringExecution: preferred } };
+  await create("tolerant", { more: { tolerations, affinity } });
+  await on("tolerant", "a");
+  await nodes.evict("a", key);
+  await cluster.sandbox("t/tolerant", (one) => disruptionOf(one)?.outcome === "NoTarget");
+  await nodes.cordon("b", false);
+  const moved = await on("tolerant", "b");
+  expect(disruptionOf(moved)).toMatchObject({ cause: "NodeTaint", outcome: "Migrated", nodeName: "a" });
+  await nodes.taint("a");
+});
+
+it("does not move a sandbox to a node that Pods of others fill", async () => {
+  const requesting = (memory: string) => [{ ...spec.containers[0], resources: { requests: { memory } } }];
+  await cluster.create({
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name: "full", namespace: "t" },
+    spec: { nodeName: "b", containers: requesting("63Gi") },
+  });
+  await create("large", { more: { containers: requesting("4Gi") } });
+  await on("large", "a");
+  // What others request is known for half a minute, and the tests before were shorter.
+  await cluster.restartControllers();
+  await nodes.cordon("a", true);
+  const stuck = await cluster.sandbox("t/large", (one) => noTargetOf(one) !== undefined);
+  expect(noTargetOf(stuck)?.message).toContain("1 have too little CPU, memory or devices left");
+});

@@ -29,5 +29,7 @@ export function nodeObjects(client: () => KubeClient) {
     /** Replaces the taints. */
     taint: (name: string, ...keys: string[]) =>
       patch(name, { spec: { taints: keys.map((key) => ({ key, effect: "NoSchedule" })) } }),
+    /** As `taint`. No controller here ends the Pods that do not tolerate it. */
+    evict: (name: string, key: string) => patch(name, { spec: { taints: [{ key, effect: "NoExecute" }] } }),
   };
 }

@@ -189,6 +189,7 @@ const RametSandboxStatus = z.object({
         "Migrating, Restoring and Pausing: under way. Restored: it continued from its last automatic checkpoint. Withdrawn: nobody deleted the Pod, and it runs on. Failed: it could not be resumed, and its checkpoint is kept.",
       ),
       podUID: OptionalText.describe("The UID of the Pod that was ended."),
+      nodeName: OptionalText.describe("The node of that Pod, if the sandbox was captured there."),
       endedAt: Time.optional().describe("When the sandbox responded again, or the attempt failed."),
       failures: int32.optional().describe("How many captures have failed in a row while nobody ended the Pod."),
       problem: Problem.optional().describe("Withdrawn: why the capture has failed, and when it is repeated."),

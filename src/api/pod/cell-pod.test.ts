@@ -2,7 +2,12 @@ import { describe, expect, it } from "vitest";
 import { annotations } from "../names/labels.ts";
 import { CellConfig } from "../wire/cell-api.ts";
 import { cellPod } from "./cell-pod.ts";
-import { defaultDisruptionPolicy, type DisruptionPolicy } from "./disruption.ts";
+import {
+  administratorsInterval,
+  checkpointAnnotations,
+  defaultDisruptionPolicy,
+  type DisruptionPolicy,
+} from "./disruption.ts";
 import { parsePodTemplate } from "../schema/pod-template.ts";
 
 const owner = { metadata: { name: "a", namespace: "team", uid: "u-1" }, spec: {} };
@@ -295,4 +300,20 @@ it("sets the seccomp profile and the user namespace of an installation", () => {
   expect(made.spec).toMatchObject({ hostUsers: false });
   // Without the option, the template decides.
   expect(cellPod(owner, template, options).spec).toMatchObject({ hostUsers: true });
+});
+
+it.each([
+  ["the template's", { own: "10m" }, "10m"],
+  ["the template's before the namespace's", { own: "10m", ofNamespace: "5m", ofRuntime: "1h" }, "10m"],
+  ["the namespace's before the runtime's", { ofNamespace: "5m", ofRuntime: "1h" }, "5m"],
+  ["the runtime's", { ofRuntime: "1h" }, "1h"],
+  ["none of the template", { own: "none", ofNamespace: "5m", ofRuntime: "1h" }, "none"],
+  ["none of the namespace, which binds", { own: "10m", ofNamespace: "none", ofRuntime: "1h" }, "none"],
+  ["none of the runtime, which binds", { own: "10m", ofNamespace: "5m", ofRuntime: "none" }, "none"],
+  ["nobody's", {}, undefined],
+])("gives the Pod the interval of automatic checkpoints: %s", (_, given, expected) => {
+  const { own, ofNamespace, ofRuntime }: { own?: string; ofNamespace?: string; ofRuntime?: string } = given;
+  const template = own === undefined ? {} : { [annotations.checkpointEvery]: own };
+  const chosen = checkpointAnnotations(template, administratorsInterval(ofRuntime, ofNamespace));
+  expect(chosen[annotations.checkpointEvery]).toBe(expected);
 });

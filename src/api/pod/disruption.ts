@@ -62,13 +62,24 @@ export function parseCheckpointInterval(text: string, field: string): Checkpoint
   });
 }
 
+/** What an administrator has chosen for the Pods of a namespace. `none` of the runtime cannot be overridden. */
+export function administratorsInterval(
+  ofRuntime: CheckpointInterval | undefined,
+  ofNamespace: CheckpointInterval | undefined,
+): CheckpointInterval | undefined {
+  return ofRuntime === "none" ? ofRuntime : (ofNamespace ?? ofRuntime);
+}
+
 const keptByDefault = 2;
 const mostKept = 10;
 
-/** The annotations of a Pod about its automatic checkpoints. @throws RametError `InvalidArgument` that names one of the template's */
+/**
+ * The annotations of a Pod about its automatic checkpoints. A template cannot override `none` of an administrator.
+ * @throws RametError `InvalidArgument` that names one of the template's
+ */
 export function checkpointAnnotations(
   given: Readonly<Record<string, string>> = {},
-  byDefault: CheckpointInterval | undefined,
+  ofAdministrator: CheckpointInterval | undefined,
 ): Record<string, string> {
   const { checkpointEvery, checkpointsKept } = annotations;
   const fieldOf = (name: string) => `spec.template.metadata.annotations[${name}]`;
@@ -79,7 +90,7 @@ export function checkpointAnnotations(
   }
   const own = given[checkpointEvery];
   if (own !== undefined) parseCheckpointInterval(own, fieldOf(checkpointEvery));
-  return defined({ [checkpointEvery]: own ?? byDefault });
+  return defined({ [checkpointEvery]: ofAdministrator === "none" ? ofAdministrator : (own ?? ofAdministrator) });
 }
 
 function keptOf(text: string): number | undefined {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { annotations } from "../names/labels.ts";
-import { acceptsPods, leavingNode, type MarkedNode, Taint, Toleration } from "./node.ts";
+import { acceptsPods, leavingNode, refusesPods, type MarkedNode, Taint, Toleration } from "./node.ts";
 
 const node = (
   taints: object[] = [],
@@ -89,4 +89,21 @@ it("accepts Pods if it has no mark and they tolerate its taints", () => {
   expect(acceptsPods(cordoned, toleration({ key: "node.kubernetes.io/unschedulable", operator: "Exists" }))).toBe(true);
   const kept = node([], { unschedulable: true }, { annotations: { [annotations.moveSandboxes]: "false" } });
   expect(acceptsPods(kept, [])).toBe(false);
+});
+
+it("keeps Pods away by itself only with a cordon or a taint that they do not tolerate", () => {
+  expect(refusesPods(node([], { unschedulable: true }), [])).toBe(true);
+  expect(refusesPods(tainted("karpenter.sh/disrupted"), [])).toBe(true);
+  const discouraging = tainted("karpenter.sh/disrupted", "PreferNoSchedule");
+  const forSeconds = toleration({ key: "team/maintenance", operator: "Exists", tolerationSeconds: 60 });
+  const deleted = node([], {}, { deletionTimestamp: "2030-01-01T00:00:00Z" });
+  for (const [one, tolerations] of [
+    [discouraging, []],
+    [tainted("team/maintenance", "NoExecute"), forSeconds],
+    [deleted, []],
+  ] as const) {
+    expect(leavingNode(one, tolerations)).toMatchObject({ leaving: true });
+    expect(refusesPods(one, tolerations)).toBe(false);
+    expect(acceptsPods(one, tolerations)).toBe(false);
+  }
 });

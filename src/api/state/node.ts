@@ -88,13 +88,20 @@ const lost: ReadonlySet<string> = new Set([
 /** As the scheduler sees `spec.unschedulable`. */
 const cordon: Taint = { key: "node.kubernetes.io/unschedulable", value: "", effect: "NoSchedule" };
 
-/** Whether new Pods with these tolerations are scheduled to the node, apart from its size and its labels. */
+/** Whether new Pods with these tolerations are to be scheduled to the node, apart from its size and its labels. */
 export function acceptsPods(node: MarkedNode, tolerations: readonly Toleration[]): boolean {
-  const { metadata, spec } = node;
+  return (
+    !leavingNode(node, tolerations).leaving &&
+    node.metadata.deletionTimestamp === undefined &&
+    !refusesPods(node, tolerations)
+  );
+}
+
+/** Whether the scheduler itself keeps these Pods away. It may use a leaving node whose taint only discourages, or that they tolerate. */
+export function refusesPods({ spec }: Pick<MarkedNode, "spec">, tolerations: readonly Toleration[]): boolean {
   const refusing = (spec.taints ?? []).filter(({ effect }) => effect !== "PreferNoSchedule");
   const taints = spec.unschedulable === true ? [...refusing, cordon] : refusing;
-  const isLeaving = metadata.deletionTimestamp !== undefined || leavingNode(node, tolerations).leaving;
-  return !isLeaving && taints.every((taint) => tolerates(taint, tolerations));
+  return !taints.every((taint) => tolerates(taint, tolerations));
 }
 
 /** For ever: a Pod that tolerates a taint for some seconds is ended after them. */

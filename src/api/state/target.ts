@@ -8,7 +8,7 @@ import { acceptsPods, type MarkedNode, Toleration } from "./node.ts";
 export interface TargetNode extends MarkedNode {
   metadata: MarkedNode["metadata"] & { name: string; labels?: Record<string, string> | undefined };
   isReady: boolean;
-  /** What Pods of sandboxes leave of it; a resource that is not here does not exist on the node. */
+  /** What Pods leave of it; a resource that is not here does not exist on the node. */
   free: Amounts;
 }
 
@@ -149,7 +149,7 @@ export function placementOf(
   };
 }
 
-export function tolerationsOf({ spec }: Pick<Pod, "spec">): Toleration[] {
+export function tolerationsOf({ spec }: { spec: object }): Toleration[] {
   return Spec.parse(spec).tolerations;
 }
 
@@ -172,7 +172,7 @@ export function amountsOf(quantities: Readonly<Record<string, string | number>>)
   );
 }
 
-function added(all: readonly Amounts[]): Amounts {
+export function added(all: readonly Amounts[]): Amounts {
   const sum: Record<string, number> = {};
   for (const amounts of all) for (const [key, amount] of Object.entries(amounts)) sum[key] = (sum[key] ?? 0) + amount;
   return sum;

@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { expect, it } from "vitest";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
+import { labels } from "../../api/names/labels.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import { defaultQuota } from "../../api/quota/namespace-quota.ts";
@@ -170,4 +171,26 @@ it("takes the checkpoint of a sandbox whose Pod is being ended although the quot
     admitted(own, { sandbox, pod: { ...pod, metadata: runs } }),
   ])
     expect(refused).toMatchObject({ problem: { code: "QuotaExceeded" } });
+});
+
+it("bounds the automatic checkpoints of a namespace by its quota, in number and in bytes", () => {
+  const automatic = (name: string): Checkpoint => {
+    const one = stored(name, 60);
+    return { ...one, metadata: { ...one.metadata, labels: { [labels.purpose]: "automatic" } } };
+  };
+  const { status: _, ...checkpoint } = automatic("new");
+  const admitted = (all: Checkpoint[], quota: object) =>
+    new CheckpointUsage({ ...empty, checkpointsIn: () => all }, { of: () => ({ ...defaultQuota, ...quota }) }).of({
+      checkpoint,
+      checkpointId: "new",
+      capture: undefined,
+      spec: { keepRunning: true },
+      source: {},
+    });
+  const two = [automatic("one"), automatic("two")];
+  const refused = { problem: { code: "QuotaExceeded" } };
+  expect(admitted(two, { checkpoints: 2 })).toMatchObject(refused);
+  expect(admitted(two, { checkpoints: 3 })).toEqual({});
+  expect(admitted(two, { storeBytes: 120 })).toMatchObject(refused);
+  expect(admitted(two, { storeBytes: 150 })).toEqual({ maxBytes: 30 });
 });

@@ -1,9 +1,10 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { Pod } from "../../api/schema/pod.ts";
-import { NodeTerm } from "../../api/state/target.ts";
+import { Toleration } from "../../api/state/node.ts";
+import { type Amounts, NodeTerm } from "../../api/state/target.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { ObjectStore } from "../../kube/store.ts";
 import { Node } from "../nodes/nodes.ts";
@@ -64,11 +65,22 @@ function world(atOnce?: number) {
       throw error;
     });
   const [nodes, pods, sandboxes] = [store<Node>(), store<Pod>(), store<Sandbox>()];
+  let [compared, reads] = [0, 0];
+  const others = new Map<string, Amounts>();
   const departures = new Departures({
     termsOfVolumes: () => Promise.resolve([[NodeTerm.parse({ matchExpressions: [zone] })]]),
+    requestsOfOthers: () => {
+      reads += 1;
+      return Promise.resolve(new Map(others));
+    },
     nodes: { store: nodes },
     informers: { pods: { store: pods }, sandboxes: { store: sandboxes } } as unknown as Informers,
-    nodeCpus: { covers: () => undefined },
+    nodeCpus: {
+      covers: () => {
+        compared += 1;
+        return undefined;
+      },
+    },
     clock,
     ...(atOnce !== undefined && { atOnce }),
   });
@@ -78,10 +90,29 @@ function world(atOnce?: number) {
     pods.put(pod(name, fields));
     sandboxes.put(sandbox(name, shape));
   };
-  const of = (name: string) => departures.of({ metadata: sandbox(name).metadata }, pods.get(`t/${name}`));
+  /** What a reconcile reads now. */
+  const read = (name: string) => departures.of(sandboxes.get(`t/${name}`) ?? sandbox(name), pods.get(`t/${name}`));
+  /** And when the last change counts. */
+  const of = (name: string) => {
+    clock.advance(1_000);
+    return read(name);
+  };
   nodes.put(node("old"));
   nodes.put(node("new"));
-  return { clock, nodes, pods, sandboxes, departures, changed, run, of };
+  return {
+    clock,
+    nodes,
+    pods,
+    sandboxes,
+    departures,
+    changed,
+    run,
+    of,
+    read,
+    others,
+    reads: () => reads,
+    compared: () => compared,
+  };
 }
 
 it("announces the sandboxes of a node that leaves, and that they stay after all", async () => {
@@ -93,7 +124,7 @@ it("announces the sandboxes of a node that leaves, and that they stay after all"
   nodes.put(node("old", { unschedulable: true }));
   expect(await of("a")).toEqual({ turn: "now", cause: "NodeCordoned", mark: "it is cordoned" });
   clock.advance(1_000);
-  expect(changed.splice(0)).toEqual(["t/a"]);
+  expect(new Set(changed.splice(0))).toEqual(new Set(["t/a"]));
   nodes.put(node("old"));
   clock.advance(1_000);
   expect(changed).toEqual(["t/a"]);
@@ -165,6 +196,25 @@ it("counts what other sandboxes request on a target, and names what is missing",
   expect(await of("a")).toMatchObject({ turn: "now" });
 });
 
+it("counts what Pods of others request on a target, and reads that at most twice a minute", async () => {
+  const { clock, nodes, others, reads, run, of } = world();
+  run("a", {}, { memory: "3Gi" });
+  await of("a");
+  expect(reads()).toBe(0);
+  others.set("new", { memory: 6 * 2 ** 30 });
+  nodes.put(node("old", { unschedulable: true }));
+  for (let seconds = 0; seconds < 20; seconds++)
+    expect(await of("a")).toMatchObject({
+      turn: "noTarget",
+      message: expect.stringContaining("too little CPU") as string,
+    });
+  expect(reads()).toBe(1);
+  others.clear();
+  clock.advance(30_000);
+  expect(await of("a")).toMatchObject({ turn: "now" });
+  expect(reads()).toBe(2);
+});
+
 it("lets captured sandboxes resume in turn, and does not count one that no node takes", async () => {
   const { run, sandboxes, pods, of } = world(1);
   for (const name of ["a", "b", "c"]) run(name, { phase: "Paused", disruption: underWay });
@@ -197,4 +247,93 @@ it("counts a captured sandbox as moving until it has resumed", async () => {
   run("b");
   nodes.put(node("old", { unschedulable: true }));
   expect((await of("b"))?.turn).toBe("later");
+});
+
+it("compares nodes at most once a second, however often sandboxes are read and Pods change", async () => {
+  const { clock, nodes, pods, run, of, read, compared } = world();
+  run("a");
+  nodes.put(node("old", { unschedulable: true }));
+  expect(await of("a")).toMatchObject({ turn: "now" });
+  const ofOnePlan = compared();
+  for (let at = 0; at < 500; at++) {
+    pods.put(pod("other", { memory: `${at + 1}Mi`, more: { nodeName: "new" } }));
+    clock.advance(10);
+    expect(await read("a")).toMatchObject({ turn: "now" });
+  }
+  const plans = compared() / ofOnePlan - 1;
+  expect(plans).toBeGreaterThan(0);
+  expect(plans).toBeLessThanOrEqual(5);
+});
+
+it("compares nothing again when a Pod or a node reports what no move depends on", async () => {
+  const { clock, nodes, pods, run, of, compared } = world();
+  run("a");
+  nodes.put(node("old", { unschedulable: true }));
+  await of("a");
+  clock.advance(2_000);
+  const before = compared();
+  nodes.put(node("old", { unschedulable: true }));
+  pods.put(pod("a"));
+  clock.advance(2_000);
+  expect(before).toBeGreaterThan(0);
+  expect(compared()).toBe(before);
+});
+
+it("does not act on an earlier plan when the mark is removed, or the capture has failed meanwhile", async () => {
+  const { nodes, sandboxes, run, of, read } = world();
+  run("a");
+  nodes.put(node("old", { unschedulable: true }));
+  expect(await of("a")).toMatchObject({ turn: "now" });
+  sandboxes.put(sandbox("a", { disruption: { ...underWay, outcome: "Withdrawn", endedAt: start.toISOString() } }));
+  expect(await read("a")).toMatchObject({ turn: "later" });
+  nodes.put(node("old"));
+  expect(await read("a")).toBeUndefined();
+});
+
+it("lets a captured sandbox resume without waiting for the next plan of moves", async () => {
+  const { nodes, sandboxes, run, of, read, departures } = world(1);
+  run("a");
+  run("b");
+  nodes.put(node("old", { unschedulable: true }));
+  expect(await of("a")).toMatchObject({ turn: "now" });
+  // The cache shows its capture later.
+  const captured = sandbox("a", { phase: "Paused", disruption: underWay });
+  expect(await departures.of(captured, undefined)).toEqual({ turn: "now" });
+  sandboxes.put(captured);
+  expect(await read("a")).toEqual({ turn: "now" });
+});
+
+describe("a node that the scheduler may choose again", () => {
+  const tolerations = [Toleration.parse({ key: "team/drain", operator: "Exists", tolerationSeconds: 3600 })];
+  const moving = sandbox("a", { phase: "Resuming", disruption: { ...underWay, nodeName: "old" } });
+  it.each([
+    [
+      "its taint only discourages",
+      { taints: [{ key: "karpenter.sh/disrupted", effect: "PreferNoSchedule" }] },
+      ["old"],
+    ],
+    ["its taint is tolerated for some time", { taints: [{ key: "team/drain", effect: "NoExecute" }] }, ["old"]],
+    ["it is cordoned", { unschedulable: true }, []],
+    ["it stays", {}, []],
+  ])("is avoided by the next Pod: %s", (_, spec, expected) => {
+    const { nodes, departures } = world();
+    nodes.put(node("old", spec));
+    expect(departures.avoided(moving, tolerations)).toEqual(expected);
+    expect(departures.avoided(sandbox("b"), tolerations)).toEqual([]);
+  });
+
+  it("is left once: a sandbox whose next Pod is there stays, until another mark or another Pod", async () => {
+    const { clock, nodes, pods, run, of } = world();
+    const disruption = { ...underWay, outcome: "Migrated", nodeName: "old", endedAt: start.toISOString() };
+    run("a", { disruption });
+    nodes.put(node("old", { unschedulable: true }));
+    clock.advance(120_000);
+    expect(await of("a")).toBeUndefined();
+    nodes.put(node("old", { taints: [{ key: "aws-node-termination-handler/spot-itn", effect: "NoSchedule" }] }));
+    expect(await of("a")).toMatchObject({ turn: "now", cause: "NodeReclaimed" });
+    nodes.put(node("old", { unschedulable: true }));
+    const { metadata: own, ...next } = pod("a");
+    pods.put({ ...next, metadata: { ...own, creationTimestamp: clock.now().toISOString() } });
+    expect(await of("a")).toMatchObject({ turn: "now", cause: "NodeCordoned" });
+  });
 });

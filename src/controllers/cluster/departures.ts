@@ -2,10 +2,10 @@ import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { type Leaving, leavingNode } from "../../api/state/node.ts";
+import { type Leaving, leavingNode, refusesPods, type Toleration } from "../../api/state/node.ts";
 import {
+  type Amounts,
   amountsOf,
-  type NodeTerm,
   type Placement,
   placementOf,
   requestsOf,
@@ -14,20 +14,20 @@ import {
   without,
 } from "../../api/state/target.ts";
 import type { Clock } from "../../base/clock.ts";
-import { RametError } from "../../base/errors.ts";
 import type { Informer } from "../../kube/informer.ts";
-import type { KubeClient } from "../../kube/kube-client.ts";
-import { keyOf } from "../../kube/object.ts";
-import { claimsIn, volumesIn } from "../../kube/volumes/volumes.ts";
+import { keyOf, type KubeObject } from "../../kube/object.ts";
 import type { NodeCpus } from "../nodes/node-cpus.ts";
 import type { Node } from "../nodes/nodes.ts";
-import { isSavedFrom, isUnderWay } from "./pause-checkpoint.ts";
-import { type Candidate, type Moving, type Moves, planMoves, type Turn } from "./plan-moves.ts";
+import { factsOfNode, factsOfPod, factsOfSandbox, isCandidate, isCaptured, isReady, orderOf } from "./move-facts.ts";
+import { isUnderWay } from "./pause-checkpoint.ts";
+import { type Candidate, type Moving, type Moves, planMoves, planResumes, type Turn } from "./plan-moves.ts";
 import { isEnded, unscheduledWords } from "./pod-facts.ts";
 import type { Informers } from "./resources.ts";
 
 interface DeparturesOptions {
   termsOfVolumes: (pod: Pod) => Promise<Placement["terms"]>;
+  /** What the Pods of others request, by node. */
+  requestsOfOthers: () => Promise<ReadonlyMap<string, Amounts>>;
   nodes: Pick<Informer<Node>, "store">;
   informers: Pick<Informers, "pods" | "sandboxes">;
   nodeCpus: Pick<NodeCpus, "covers">;
@@ -45,8 +45,14 @@ const longestMoveMilliseconds = 300_000;
 const beginMilliseconds = 30_000;
 /** After a move, and after a capture that has failed. */
 const againMilliseconds = 60_000;
-/** A plan also depends on the time. */
+/** A plan of moves compares every sandbox of a leaving node with every node, so it is made again only after this time. */
+const leastMilliseconds = 1_000;
+/** Plans also depend on the time. */
 const validMilliseconds = 5_000;
+/** What others request is read again after this time, while a sandbox is to move. */
+const othersMilliseconds = 30_000;
+/** A Pod with more names would be long. */
+const mostAvoided = 100;
 /** Changes of this time are announced together. */
 const announceMilliseconds = 200;
 
@@ -60,8 +66,13 @@ export class Departures {
   /** By the UID of a Pod: since when it is its turn. */
   readonly #since = new Map<string, number>();
   readonly #listeners: ((keys: readonly string[]) => void)[] = [];
-  #turns: ReadonlyMap<string, Departure> | undefined;
-  #plannedAt = 0;
+  readonly #requests = new WeakMap<Pod, Amounts>();
+  #others: { requests?: ReadonlyMap<string, Amounts>; read: Promise<void>; at: number } | undefined;
+  #moves: ReadonlyMap<string, Departure> = new Map();
+  #movesAt = -Infinity;
+  #isChanged = true;
+  #resumes: ReadonlyMap<string, Departure> | undefined;
+  #resumesAt = 0;
   #announced: ReadonlyMap<string, Departure> = new Map();
   #cancel: (() => void) | undefined;
 
@@ -72,10 +83,9 @@ export class Departures {
     this.#moving = informers.sandboxes.store.index(({ status }) =>
       isUnderWay(status?.ramet?.disruption) ? ["moving"] : [],
     );
-    for (const store of [nodes.store, informers.pods.store, informers.sandboxes.store])
-      store.subscribe(() => {
-        this.#changed();
-      });
+    this.#follow(nodes, factsOfNode);
+    this.#follow(informers.pods, (pod) => [this.#requestsOf(pod), ...factsOfPod(pod)]);
+    this.#follow(informers.sandboxes, factsOfSandbox);
     informers.pods.store.subscribe(({ type, object: { metadata } }) => {
       if (type === "deleted") this.#volumes.delete(metadata.uid);
     });
@@ -107,69 +117,124 @@ export class Departures {
     return isFollowed ? leavingNode(node, tolerationsOf(pod)) : { leaving: false };
   }
 
-  /** @returns undefined: it does not leave its node, and does not resume after that */
-  async of({ metadata }: Pick<Sandbox, "metadata">, pod: Pod | undefined): Promise<Departure | undefined> {
-    const key = keyOf(metadata);
-    if (pod !== undefined && this.#termsOf(pod) === undefined && this.leaves(pod).leaving) {
+  /** The leaving nodes to which the scheduler may bring the next Pod of a moved sandbox nevertheless. */
+  avoided({ status }: Sandbox, tolerations: readonly Toleration[]): string[] {
+    const disruption = status?.ramet?.disruption;
+    if (!isUnderWay(disruption) || this.#options.atOnce === 0) return [];
+    const left = this.#options.nodes.store
+      .list()
+      .filter((node) => leavingNode(node, tolerations).leaving && !refusesPods(node, tolerations));
+    const names = left.map(({ metadata }) => metadata.name);
+    return names
+      .sort((a, b) => Number(b === disruption?.nodeName) - Number(a === disruption?.nodeName))
+      .slice(0, mostAvoided);
+  }
+
+  /**
+   * A plan may be a second old, so what it says of a sandbox counts only as far as that is still so.
+   * @returns undefined: it does not leave its node, and does not resume after that
+   */
+  async of(sandbox: Sandbox, pod: Pod | undefined): Promise<Departure | undefined> {
+    const key = keyOf(sandbox.metadata);
+    // The cache may not show its capture yet.
+    if (isCaptured(sandbox)) return this.#resumesNow().get(key) ?? this.#resumesWith([sandbox]).get(key);
+    const leaving = this.leaves(pod);
+    if (pod === undefined || !leaving.leaving) return undefined;
+    if (this.#termsOf(pod) === undefined) {
       this.#volumes.set(pod.metadata.uid, await this.#options.termsOfVolumes(pod));
-      this.#turns = undefined;
+      this.#changed();
     }
-    return this.#plan().get(key);
+    await this.#countOthers();
+    const planned = this.#movesNow().get(key);
+    if (planned === undefined || !isCandidate(sandbox, pod, leaving.cause)) return undefined;
+    return this.#isRecent(sandbox) ? { ...planned, turn: "later" } : planned;
+  }
+
+  /** A plan waits for that, once. */
+  async #countOthers(): Promise<void> {
+    const known = this.#others;
+    if (known !== undefined && this.#now() < known.at + othersMilliseconds) return known.read;
+    const read = this.#options.requestsOfOthers().then((requests) => {
+      this.#others = { requests, read, at: this.#now() };
+      this.#movesAt = -Infinity;
+      this.#changed();
+    });
+    this.#others = { ...known, read, at: this.#now() };
+    await read;
+  }
+
+  /** Makes new plans after a change of what they depend on. */
+  #follow<T extends KubeObject>({ store }: Pick<Informer<T>, "store">, factsOf: (object: T) => unknown): void {
+    const textOf = (object: T) => JSON.stringify(factsOf(object));
+    store.subscribe((change) => {
+      if (change.type !== "updated" || textOf(change.object) !== textOf(change.previous)) this.#changed();
+    });
   }
 
   #changed(): void {
-    this.#turns = undefined;
-    this.#cancel ??= this.#options.clock.schedule(announceMilliseconds, () => {
+    this.#isChanged = true;
+    this.#resumes = undefined;
+    this.#announceIn(announceMilliseconds);
+  }
+
+  #announceIn(milliseconds: number): void {
+    this.#cancel ??= this.#options.clock.schedule(milliseconds, () => {
       this.#cancel = undefined;
       this.#announce();
     });
   }
 
   #announce(): void {
-    const [before, turns] = [this.#announced, this.#plan()];
+    const [before, turns] = [this.#announced, new Map([...this.#movesNow(), ...this.#resumesNow()])];
     this.#announced = turns;
     const isNew = (key: string) => JSON.stringify(before.get(key)) !== JSON.stringify(turns.get(key));
     const keys = [...new Set([...before.keys(), ...turns.keys()])].filter(isNew);
+    if (this.#isChanged) this.#announceIn(this.#movesAt + leastMilliseconds - this.#now());
     if (keys.length > 0) for (const listener of this.#listeners) listener(keys);
   }
 
-  #plan(): ReadonlyMap<string, Departure> {
-    if (this.#turns !== undefined && this.#now() < this.#plannedAt + validMilliseconds) return this.#turns;
-    this.#plannedAt = this.#now();
-    this.#turns = this.#planned();
-    return this.#turns;
+  #movesNow(): ReadonlyMap<string, Departure> {
+    if (this.#now() < this.#movesAt + (this.#isChanged ? leastMilliseconds : validMilliseconds)) return this.#moves;
+    this.#movesAt = this.#now();
+    this.#isChanged = false;
+    this.#moves = this.#plannedMoves();
+    return this.#moves;
   }
 
-  #planned(): Map<string, Departure> {
+  #plannedMoves(): Map<string, Departure> {
     const { atOnce = defaultAtOnce } = this.#options;
     const leaving = this.#options.nodes.store.list().filter((node) => leavingNode(node).leaving);
     const all = atOnce === 0 ? [] : leaving.flatMap((node) => this.#candidatesOn(node));
     const found = all.flatMap(({ uid, candidate }) => (candidate === undefined ? [] : [{ uid, candidate }]));
-    const moving = this.#moving("moving");
-    if (all.length + moving.length === 0) return new Map();
-    const captured = moving.filter(({ status, spec }) => status?.phase === "Paused" && spec.paused !== true);
     const turns = planMoves({
       candidates: found.map(({ candidate }) => candidate),
-      moving: moving.flatMap((sandbox) => this.#underWay(sandbox) ?? []),
-      captured: captured.map((sandbox) => orderOf(sandbox, undefined)),
+      moving: found.length === 0 ? [] : this.#underWay().map((one) => ({ ...one, place: this.#placeOf(one) })),
       nodes: found.length === 0 ? [] : this.#targets(),
-      atOnce: atOnce === 0 ? defaultAtOnce : atOnce,
+      atOnce,
       hasCpu: this.#hasCpu(),
     });
     this.#remember(found, turns);
-    return new Map([
-      ...all.map(({ key, cause, mark }): [string, Departure] => [
-        key,
-        { turn: "later", ...turns.get(key), cause, mark },
-      ]),
-      ...captured.map((sandbox): [string, Departure] => {
-        const key = keyOf(sandbox.metadata);
-        return [key, turns.get(key) ?? { turn: "now" }];
-      }),
-    ]);
+    return new Map(all.map(({ key, cause, mark }) => [key, { turn: "later", ...turns.get(key), cause, mark }]));
   }
 
-  /** Candidates are those whose volumes are known, and that have not just moved. */
+  /** Of the few captured sandboxes, so that no resume waits for a plan of moves. */
+  #resumesNow(): ReadonlyMap<string, Departure> {
+    if (this.#resumes !== undefined && this.#now() < this.#resumesAt + validMilliseconds) return this.#resumes;
+    this.#resumesAt = this.#now();
+    this.#resumes = this.#resumesWith([]);
+    return this.#resumes;
+  }
+
+  #resumesWith(others: readonly Sandbox[]): ReadonlyMap<string, Departure> {
+    const captured = [...this.#moving("moving").filter(isCaptured), ...others];
+    return planResumes({
+      captured: captured.map((sandbox) => orderOf(sandbox, undefined)),
+      moving: captured.length === 0 ? [] : this.#underWay(),
+      atOnce: this.#options.atOnce || defaultAtOnce,
+    });
+  }
+
+  /** Candidates are those for which it is known what is free, whose volumes are known, and that have not just moved. */
   #candidatesOn(node: Node): Found[] {
     return this.#podsOn(node.metadata.name).flatMap((pod) => {
       const { uid } = pod.metadata;
@@ -178,8 +243,8 @@ export class Departures {
       if (sandbox === undefined || !leaving.leaving || !isCandidate(sandbox, pod, leaving.cause)) return [];
       const { cause, mark, urgent } = leaving;
       const [why, terms] = [{ key: keyOf(pod.metadata), uid, cause, mark }, this.#termsOf(pod)];
-      const isRecent = this.#isSince(sandbox.status?.ramet?.disruption?.endedAt, againMilliseconds);
-      if (terms === undefined || isRecent) return [why];
+      const isKnown = terms !== undefined && this.#others?.requests !== undefined;
+      if (!isKnown || this.#isRecent(sandbox)) return [why];
       const isLate = this.#now() - (this.#since.get(uid) ?? Infinity) > beginMilliseconds;
       const place = placementOf(pod, node.metadata.labels ?? {}, terms);
       const needsTarget = disruptionPolicyOf(pod) === "Migrate";
@@ -195,36 +260,46 @@ export class Departures {
     );
   }
 
+  #isRecent({ status }: Sandbox): boolean {
+    return this.#isSince(status?.ramet?.disruption?.endedAt, againMilliseconds);
+  }
+
   /** Whether less time has passed. */
   #isSince(time: string | undefined, milliseconds: number): boolean {
     return this.#options.clock.now().getTime() < Date.parse(time ?? "") + milliseconds;
   }
 
-  /** Undefined: it waits for a node, or it takes too long. */
-  #underWay({ metadata, status }: Sandbox): Moving | undefined {
-    const { phase, podInfo: { nodeName = "" } = {}, ramet } = status ?? {};
-    const isResuming = phase === "Resuming";
-    const isLong = !this.#isSince(ramet?.disruption?.at, longestMoveMilliseconds);
-    const pod = this.#options.informers.pods.store.get(keyOf(metadata));
-    const moving = { namespace: metadata.namespace, nodeName, isResuming };
-    if (isLong || pod === undefined) return isLong ? undefined : moving;
-    if (!isResuming) return { ...moving, place: this.#placeOf(pod, nodeName) };
-    if (pod.spec.nodeName !== undefined) return moving;
-    return unscheduledWords(pod) === undefined ? { ...moving, place: this.#placeOf(pod, nodeName) } : undefined;
+  /** Without those that wait for a node or take too long. `pod`: what will be on another node. */
+  #underWay(): (Moving & { pod?: Pod })[] {
+    return this.#moving("moving").flatMap(({ metadata, status }) => {
+      const { phase, podInfo: { nodeName = "" } = {}, ramet } = status ?? {};
+      if (!this.#isSince(ramet?.disruption?.at, longestMoveMilliseconds)) return [];
+      const moving = { namespace: metadata.namespace, nodeName, isResuming: phase === "Resuming" };
+      const pod = this.#options.informers.pods.store.get(keyOf(metadata));
+      if (pod === undefined || (moving.isResuming && pod.spec.nodeName !== undefined)) return [moving];
+      return moving.isResuming && unscheduledWords(pod) !== undefined ? [] : [{ ...moving, pod }];
+    });
   }
 
-  #placeOf(pod: Pod, nodeName: string): Placement {
-    return placementOf(pod, this.#options.nodes.store.get(nodeName)?.metadata.labels ?? {});
+  #placeOf({ pod, nodeName }: { pod?: Pod; nodeName: string }): Placement | undefined {
+    return pod && placementOf(pod, this.#options.nodes.store.get(nodeName)?.metadata.labels ?? {});
+  }
+
+  #requestsOf(pod: Pod): Amounts {
+    const known = this.#requests.get(pod) ?? requestsOf(pod);
+    this.#requests.set(pod, known);
+    return known;
   }
 
   #targets(): TargetNode[] {
     return this.#options.nodes.store.list().map(({ metadata, spec, status }) => {
       const used = this.#podsOn(metadata.name).filter((pod) => !isEnded(pod));
+      const left = without(amountsOf(status.allocatable ?? {}), this.#others?.requests?.get(metadata.name) ?? {});
       return {
         metadata,
         spec,
-        isReady: status.conditions?.some((one) => one.type === "Ready" && one.status === "True") ?? false,
-        free: used.reduce((free, pod) => without(free, requestsOf(pod)), amountsOf(status.allocatable ?? {})),
+        isReady: isReady({ status }),
+        free: used.reduce((free, pod) => without(free, this.#requestsOf(pod)), left),
       };
     });
   }
@@ -249,46 +324,10 @@ export class Departures {
   }
 }
 
-/** Where the volumes of a Pod can be attached. A claim or a volume that cannot be found limits nothing: the scheduler decides. */
-export async function termsOfVolumes({ metadata, spec }: Pod, client: KubeClient): Promise<NodeTerm[][]> {
-  const { namespace } = metadata;
-  const terms = volumeClaims(spec.volumes ?? [], metadata.name).map(async ({ claim: name }) => {
-    const claim = await claimsIn(client).find({ namespace, name }).catch(ignoreFinal);
-    const volume = claim?.spec.volumeName;
-    const found = volume === undefined ? undefined : await volumesIn(client).find({ name: volume }).catch(ignoreFinal);
-    return found?.spec.nodeAffinity?.required?.nodeSelectorTerms;
-  });
-  return (await Promise.all(terms)).filter((one) => one !== undefined);
-}
-
-/** A pause takes a sandbox from its user, so it waits for the end of a node that is only cordoned. */
-function isCandidate(sandbox: Sandbox, pod: Pod, cause: DisruptionCause): boolean {
-  const waitsForEnd = cause === "NodeCordoned" && disruptionPolicyOf(pod) === "Pause";
-  return (
-    runsIn(sandbox, pod) && isSavedFrom(sandbox, pod) && !waitsForEnd && !isUnderWay(sandbox.status?.ramet?.disruption)
-  );
-}
-
-function runsIn({ metadata, spec, status }: Sandbox, pod: Pod): boolean {
-  const isCurrent = status?.phase === "Running" && status.podInfo?.podUID === pod.metadata.uid;
-  const isDeleted = [metadata, pod.metadata].some(({ deletionTimestamp }) => deletionTimestamp !== undefined);
-  return isCurrent && !isDeleted && spec.paused !== true && !isEnded(pod);
-}
-
 interface Found {
   key: string;
   uid: string;
   cause: DisruptionCause;
   mark: string;
   candidate?: Candidate;
-}
-
-function ignoreFinal(error: unknown): undefined {
-  if (RametError.from(error).retryable) throw error;
-}
-
-/** The priority is that of its Pod. */
-function orderOf({ metadata }: Sandbox, pod: Pod | undefined) {
-  const { namespace, creationTimestamp: createdAt } = metadata;
-  return { key: keyOf(metadata), namespace, priority: Number(pod?.spec["priority"] ?? 0), createdAt };
 }

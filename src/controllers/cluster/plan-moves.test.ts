@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Placement, TargetNode } from "../../api/state/target.ts";
-import { type Candidate, type Moves, planMoves } from "./plan-moves.ts";
+import { type Candidate, type Moves, planMoves, planResumes, type Resumes } from "./plan-moves.ts";
 
 const labels = { "kubernetes.io/arch": "amd64" };
 const place = (nodeName: string, memory = 1): Placement => ({
@@ -32,7 +32,6 @@ const cordoned = node("old", 1_000, { unschedulable: true });
 const world = (rest: Partial<Moves>): Moves => ({
   candidates: [],
   moving: [],
-  captured: [],
   nodes: [cordoned, node("new")],
   atOnce: 2,
   hasCpu: () => undefined,
@@ -84,10 +83,12 @@ describe("the number of moves at the same time", () => {
       priority,
       createdAt,
     }));
-    expect(begins({ captured })).toEqual(["t/000", "t/001", "t/002", "t/003"]);
+    const resumes = (moving: Resumes["moving"]) =>
+      [...planResumes({ captured, moving, atOnce: 2 })].filter(([, { turn }]) => turn === "now").map(([key]) => key);
+    expect(resumes([])).toEqual(["t/000", "t/001", "t/002", "t/003"]);
     const moving = [1, 2, 3].map((at) => ({ namespace: "t", nodeName: `old-${at}`, isResuming: true }));
-    expect(begins({ captured, moving })).toEqual(["t/000"]);
-    expect(begins({ captured, moving: moving.map((one) => ({ ...one, isResuming: false })) })).toHaveLength(4);
+    expect(resumes(moving)).toEqual(["t/000"]);
+    expect(resumes(moving.map((one) => ({ ...one, isResuming: false })))).toHaveLength(4);
   });
 
   it("does not count a sandbox that has had its turn and has not begun", () => {

@@ -8,14 +8,12 @@ import {
   without,
 } from "../../api/state/target.ts";
 
-/** Sandboxes that leave their nodes before their Pods are ended, and those that resume after their Pods were. */
+/** Sandboxes that leave their nodes before their Pods are ended. */
 export interface Moves {
   /** Running sandboxes of leaving nodes whose capture has not begun. */
   candidates: readonly Candidate[];
   /** Sandboxes that are captured or resumed now, as far as they use the store and the nodes. */
   moving: readonly Moving[];
-  /** Captured sandboxes without a Pod. */
-  captured: readonly Ordered[];
   nodes: readonly TargetNode[];
   /** How many sandboxes of a node move at the same time; twice as many of a namespace, and four times as many in all. */
   atOnce: number;
@@ -55,17 +53,23 @@ export type Turn = { turn: "now" } | { turn: "later" } | { turn: "noTarget"; mes
  * takes does not begin and keeps nobody waiting. Pure, and the same for the same state, so concurrent callers admit the same ones.
  */
 export function planMoves(moves: Moves): Map<string, Turn> {
-  const turns = new Map<string, Turn>();
-  const resumes = placesFor(
-    moves.moving.filter(({ isResuming }) => isResuming),
-    moves.atOnce,
-  );
-  for (const one of [...moves.captured].sort(inOrder)) turns.set(one.key, resumes.take(one) ? now : later);
   const targets = targetsIn(moves);
   for (const { place } of moves.moving) if (place !== undefined) targets.take(place);
   const places = placesFor(moves.moving, moves.atOnce);
-  for (const one of [...moves.candidates].sort(inOrder)) turns.set(one.key, turnOf(one, places, targets));
-  return turns;
+  return new Map([...moves.candidates].sort(inOrder).map((one) => [one.key, turnOf(one, places, targets)]));
+}
+
+/** Sandboxes that resume after their Pods were ended. */
+export interface Resumes extends Pick<Moves, "moving" | "atOnce"> {
+  /** Captured sandboxes without a Pod. */
+  captured: readonly Ordered[];
+}
+
+/** Whose turn it is to resume, in the same order. Pure. */
+export function planResumes({ captured, moving, atOnce }: Resumes): Map<string, Turn> {
+  const resuming = moving.filter(({ isResuming }) => isResuming);
+  const places = placesFor(resuming, atOnce);
+  return new Map([...captured].sort(inOrder).map((one) => [one.key, places.take(one) ? now : later]));
 }
 
 const now: Turn = { turn: "now" };
@@ -114,8 +118,16 @@ function placesFor(taken: readonly Moving[], atOnce: number) {
 /** Reserves what each sandbox will request on the node with the most memory left. */
 function targetsIn({ nodes, hasCpu }: Moves) {
   const left = new Map<string, Amounts>(nodes.map(({ metadata, free }) => [metadata.name, free]));
+  // Many sandboxes are alike, and nodes only get fuller.
+  const refusals = new Map<string, string>();
   /** Returns why no node takes it. */
   const take = (place: Placement): string | undefined => {
+    const text = JSON.stringify(place);
+    const refused = refusals.get(text) ?? find(place);
+    if (refused !== undefined) refusals.set(text, refused);
+    return refused;
+  };
+  const find = (place: Placement): string | undefined => {
     const found = new Map<Misfit, number>();
     let best: TargetNode | undefined;
     for (const node of nodes) {

@@ -1,5 +1,5 @@
 import { cellPod } from "../../api/pod/cell-pod.ts";
-import { defaultDisruptionPolicy } from "../../api/pod/disruption.ts";
+import { administratorsInterval, defaultDisruptionPolicy } from "../../api/pod/disruption.ts";
 import { filesOnlyPause } from "../../operations/pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
@@ -191,6 +191,9 @@ async function createPod(
     onDisruption: defaultDisruptionPolicy(contents.persistentContents, strategy),
     ...defined(podOptions),
     ...ofNamespace,
+    ...defined({
+      checkpointEvery: administratorsInterval(podOptions.checkpointEvery, ofNamespace.checkpointEvery),
+    }),
     ...podKeys(),
     ...restoredBy(source, dependencies),
     userNamespace: podOptions.userNamespaceFor?.(template) === true,

@@ -26,6 +26,7 @@ import { NewPods } from "./new-pods.ts";
 import { intendedEnd, planUnsaved } from "./plan-disruption.ts";
 import { planSandbox } from "./plan.ts";
 import { neverStarted } from "./plan-rollback.ts";
+import { withRefusedCheckpoint } from "./plan-scheduled-checkpoint.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { notReady, notStartable } from "./status.ts";
@@ -99,15 +100,25 @@ async function applyPlan(state: SandboxState, plan: SandboxPlan, dependencies: S
   const outcomes = await Promise.allSettled(
     plan.actions.map((action) => applyAction(state.sandbox, action, dependencies)),
   );
-  const podAt = plan.actions.findIndex((action) => action.do === "createPod");
-  const podOutcome = outcomes[podAt];
-  if (podOutcome?.status === "rejected") await reportPodError(state, podOutcome.reason, dependencies);
-  const failure = outcomes.find((outcome, at) => outcome.status === "rejected" && at !== podAt);
-  if (failure?.status === "rejected") {
-    const unsaved = planUnsaved(state, plan, RametError.from(failure.reason));
-    if (unsaved === undefined) throw failure.reason;
+  const errorsOf = (isConcerned: (action: SandboxAction["do"] | undefined) => boolean) =>
+    outcomes.flatMap((one, at) =>
+      one.status === "rejected" && isConcerned(plan.actions[at]?.do) ? [RametError.from(one.reason)] : [],
+    );
+  const [podError] = errorsOf((action) => action === "createPod");
+  if (podError !== undefined) await reportPodError(state, podError, dependencies);
+  const [failure] = errorsOf((action) => action !== "createPod" && action !== "createAutomaticCheckpoint");
+  if (failure !== undefined) {
+    const unsaved = planUnsaved(state, plan, failure);
+    if (unsaved === undefined) throw failure;
     return applyPlan(state, unsaved, dependencies);
   }
+  const [uncaptured] = errorsOf((action) => action === "createAutomaticCheckpoint");
+  const isRefused = uncaptured?.retryable === false;
+  await reportPlan(state, isRefused ? withRefusedCheckpoint(state, plan, uncaptured) : plan, dependencies);
+  if (uncaptured !== undefined && !isRefused) throw uncaptured;
+}
+
+async function reportPlan(state: SandboxState, plan: SandboxPlan, dependencies: SandboxDependencies): Promise<void> {
   if (plan.status === undefined) return;
   await writeStatus(state.sandbox, plan.status, dependencies);
   const disruption = plan.status.ramet?.disruption;

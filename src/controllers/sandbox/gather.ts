@@ -11,6 +11,7 @@ import { controllerOf, keyOf } from "../../kube/object.ts";
 import { desiredEgress, type DesiredEgress, egressTemplate } from "../origin/egress.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../origin/origin.ts";
 import { isStarting } from "../../api/state/sandbox.ts";
+import { tolerationsOf } from "../../api/state/target.ts";
 import { delaysPause, isAutomatic, isOrWillBeCaptured, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
 import { capturedPodUid, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
 import type { Departure } from "../cluster/departures.ts";
@@ -75,6 +76,8 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
         .map(({ podUID }) => podUID)
         .filter((uid) => unseen.get(uid)?.state === "done"),
     ),
+    leavingNodes:
+      resolved === undefined || pod !== undefined ? [] : dependencies.departures.avoided(sandbox, tolerationsOf(resolved)),
     stoppedBy: stoppedBy(pod, cache.checkpointsOf(keyOf(sandbox.metadata))),
     ignored: gatherIgnored(sandbox, { template, pod }, dependencies),
     pullTimeoutInMilliseconds: gatherPull(sandbox, pod, image, dependencies),

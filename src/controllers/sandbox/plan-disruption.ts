@@ -51,8 +51,9 @@ function disruptionUnderWay(state: SandboxState): Disruption | undefined {
   const cause = pod && beginning(state, pod);
   if (pod === undefined || cause === undefined) return undefined;
   const outcome = disruptionPolicyOf(pod) === "Pause" ? "Pausing" : "Migrating";
+  const { nodeName } = pod.spec;
   const { uid: podUID } = pod.metadata;
-  return { cause, at: now.toISOString(), outcome, podUID, ...failuresOf(recorded, podUID) };
+  return { cause, at: now.toISOString(), outcome, podUID, ...defined({ nodeName }), ...failuresOf(recorded, podUID) };
 }
 
 function failuresOf(before: Disruption | undefined, podUID: string): Pick<Disruption, "failures"> {

@@ -1,9 +1,11 @@
 import { expect, it } from "vitest";
+import { stateWith } from "../../../test/setup/sandbox-state.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import type { CpuPlan } from "../nodes/plan-cpus.ts";
 import { isRefusedByCpu, lacksFeatures, planOtherNode } from "./plan-other-node.ts";
+import { planSandbox } from "./plan.ts";
 import type { SandboxState } from "./state.ts";
 
 const now = new Date("2030-01-01T00:00:00Z");
@@ -82,4 +84,22 @@ it("adds the nodes without the features to the scheduler's words", () => {
   );
   expect(lacksFeatures(state({ cpus: lacking() }), unscheduled)).toBeUndefined();
   expect(lacksFeatures(state({}), pod("n"))).toBeUndefined();
+});
+
+it("keeps the Pod after a move away from nodes that leave, and from those that lack a CPU feature", () => {
+  const sandbox = Sandbox.parse({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Sandbox",
+    metadata: { ...meta, finalizers: ["agents.kruise.io/sandbox"] },
+    spec: {},
+    status: { phase: "Resuming" },
+  });
+  const cpus = { lacking: ["m"], missing: [], avoided: { names: ["m"], instanceTypes: ["c4.large"] } };
+  const avoidedBy = (more: Partial<SandboxState>) =>
+    planSandbox(stateWith({ sandbox, pod: undefined, now, ...more })).actions.map((one) =>
+      one.do === "createPod" ? one.avoided : one.do,
+    );
+  expect(avoidedBy({})).toEqual([undefined]);
+  expect(avoidedBy({ leavingNodes: ["n"] })).toEqual([{ names: ["n"], instanceTypes: [] }]);
+  expect(avoidedBy({ cpus, leavingNodes: ["n", "m"] })).toEqual([{ names: ["m", "n"], instanceTypes: ["c4.large"] }]);
 });

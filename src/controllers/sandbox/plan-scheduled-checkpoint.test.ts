@@ -7,6 +7,7 @@ import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { NodeTurns } from "./node-turns.ts";
 import { planSandbox } from "./plan.ts";
+import { withRefusedCheckpoint } from "./plan-scheduled-checkpoint.ts";
 import type { SandboxState } from "./state.ts";
 import { stateWith } from "../../../test/setup/sandbox-state.ts";
 
@@ -28,13 +29,21 @@ const ready = {
   message: "",
   lastTransitionTime: after(0).toISOString(),
 };
-const sandbox = ({ name = "a", ramet = {}, metadata = {}, phase = "Running", spec = {} } = {}): Sandbox =>
+const unready = { ...ready, status: "False", reason: "SandboxNotReady" };
+const sandbox = ({
+  name = "a",
+  ramet = {},
+  metadata = {},
+  phase = "Running",
+  spec = {},
+  conditions = [ready],
+} = {}): Sandbox =>
   Sandbox.parse({
     apiVersion,
     kind: "Sandbox",
     metadata: meta(name, { finalizers: ["agents.kruise.io/sandbox"], ...metadata }),
     spec,
-    status: { phase, podInfo: { podUID: "pod" }, conditions: [ready], ramet },
+    status: { phase, podInfo: { podUID: "pod" }, conditions, ramet },
   });
 const pod = (own: Record<string, string> = {}, nodeName = "node-1"): Pod =>
   Pod.parse({
@@ -142,6 +151,15 @@ describe("a running sandbox with checkpoint-every", () => {
     expect(done(own, 10)).toEqual(["createAutomaticCheckpoint"]);
   });
 
+  it("is captured after some intervals although it has used little CPU time in each", () => {
+    const own = { sandbox: sandbox({ ramet: known("Skipped", 50) }), automatic: saved };
+    const after = (minutes: number) =>
+      done({ ...own, activity: activity({ milliseconds: minutes * 60_000, cpuMilliseconds: minutes * 50 }) }, 60);
+    expect(after(10)).toEqual([]);
+    expect(after(20)).toEqual(["createAutomaticCheckpoint"]);
+    expect(after(60)).toEqual(["createAutomaticCheckpoint"]);
+  });
+
   it.each([
     ["in another Pod", [checkpoint("one", { podUid: "earlier" })]],
     [
@@ -205,6 +223,31 @@ describe("a running sandbox with checkpoint-every", () => {
     expect(dueWithin(20, 60)).toBe(true);
   });
 
+  it("is repeated later and later if its Checkpoint is refused, and the rest of the status is written", () => {
+    const refusal = new RametError("Forbidden", "exceeded quota", { hint: "Ask for more" });
+    const state = stateWith({ sandbox: sandbox(), pod: pod(), now: after(10) });
+    const first = withRefusedCheckpoint(state, planSandbox(state), refusal);
+    expect(first.status).toMatchObject({
+      phase: "Running",
+      ramet: {
+        automatic: { outcome: "Failed", failures: 1, message: expect.stringContaining("exceeded quota") as string },
+      },
+    });
+    expect(findCondition(first.status?.conditions, "CheckpointsTaken")).toMatchObject({
+      status: "False",
+      reason: "Forbidden",
+    });
+    expect(first.transitions).toMatchObject([{ type: "Warning", reason: "CheckpointFailed" }]);
+    const later = stateWith({ sandbox: sandbox({ ramet: first.status?.ramet ?? {} }), pod: pod(), now: after(11) });
+    const second = withRefusedCheckpoint(later, planSandbox(later), refusal);
+    expect(second.status?.ramet?.automatic).toMatchObject({ outcome: "Failed", failures: 2 });
+    expect(second.transitions).toBeUndefined();
+    expect(done({ sandbox: sandbox({ ramet: second.status?.ramet ?? {} }) }, 12)).toEqual([]);
+    expect(done({ sandbox: sandbox({ ramet: second.status?.ramet ?? {} }) }, 13)).toEqual([
+      "createAutomaticCheckpoint",
+    ]);
+  });
+
   it("with PersistentVolumeClaims is not captured, and says so", () => {
     const { status, actions } = plan({ sandbox: sandbox({ ramet: { claims: ["data"] } }) }, 10);
     expect(actions).toEqual([]);
@@ -235,6 +278,54 @@ describe("the turns of a node", () => {
     expect(takes(turns, "c")).toBe(true);
     turns.forget("t/b");
     expect(takes(turns, "e")).toBe(true);
+  });
+
+  it.each([
+    ["becomes unready, and its checkpoint succeeds", "Succeeded", { conditions: [unready] }],
+    ["becomes unready, and its checkpoint fails", "Failed", { conditions: [unready] }],
+    ["shall be paused, and its pause fails", "Succeeded", { spec: { paused: true } }],
+  ])("end for a sandbox that %s", (_, phase, more) => {
+    const turns = new NodeTurns();
+    const plans = ["a", "b"].map((name) =>
+      turns.plan(
+        stateWith({
+          sandbox: sandbox({ name, ramet: known("Taking", 20, { taking: name }), ...more }),
+          pod: pod(),
+          now: after(21),
+          automatic: [checkpoint(name, { phase })],
+        }),
+        planSandbox,
+      ),
+    );
+    expect(takes(turns, "c")).toBe(true);
+    if (!("conditions" in more)) return;
+    const outcome = phase === "Succeeded" ? "Taken" : "Failed";
+    expect(plans.map(({ status }) => status?.ramet?.automatic?.outcome)).toEqual([outcome, outcome]);
+  });
+
+  it("end for a sandbox that becomes unready before its Checkpoint exists", () => {
+    const turns = new NodeTurns();
+    const ramet = known("Taking", 20, { taking: "one" });
+    const state = stateWith({
+      sandbox: sandbox({ ramet, conditions: [unready] }),
+      pod: pod(),
+      now: after(21),
+    });
+    const { actions, status } = turns.plan(state, planSandbox);
+    expect(actions).toEqual([]);
+    expect(status?.ramet?.automatic).toMatchObject({
+      outcome: "Skipped",
+      message: "It cannot be captured now",
+    });
+  });
+
+  it("end after ten minutes, also for sandboxes that are never seen again", () => {
+    const turns = new NodeTurns();
+    const takesAt = (name: string, minutes: number) =>
+      turns.plan({ ...stateOf(name), now: after(minutes) }, planSandbox).actions.length > 0;
+    expect(["a", "b", "c"].map((name) => takesAt(name, 20))).toEqual([true, true, false]);
+    expect(takesAt("c", 29)).toBe(false);
+    expect(takesAt("c", 31)).toBe(true);
   });
 
   it("are known after a restart", () => {

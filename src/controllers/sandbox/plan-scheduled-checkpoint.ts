@@ -7,8 +7,9 @@ import type { Pod } from "../../api/schema/pod.ts";
 import type { SandboxActivity } from "../../api/schema/metadata.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { checkpointState } from "../../api/state/checkpoint.ts";
-import { problemIn, within } from "../../api/state/problem.ts";
+import { problemIn, problemOf, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
+import type { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { soonest } from "../../kube/controller.ts";
@@ -29,7 +30,7 @@ type Automatic = NonNullable<RametSandboxStatus["automatic"]>;
 export function withAutomaticCheckpoint(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   const { pod } = state;
   const schedule = pod && automaticCheckpointsOf(pod);
-  if (pod === undefined || schedule === undefined || !isCapturable(state, plan, pod)) return plan;
+  if (pod === undefined || schedule === undefined || !isCapturable(state, plan, pod)) return withEnded({ state, plan });
   return withPruned(state, planScheduled({ state, plan, ...schedule }, pod), schedule.kept);
 }
 
@@ -48,23 +49,36 @@ function isUsed(sandbox: Sandbox): boolean {
   return kind !== "NamedSnapshot" && (kind !== "SandboxSet" || isClaimed);
 }
 
-interface Scheduled {
+interface Planned {
   state: SandboxState;
   plan: SandboxPlan;
+}
+
+interface Scheduled extends Planned {
   everyMilliseconds: number;
+}
+
+/** Reports what became of the last one. Nothing is captured now, and one whose Checkpoint does not exist yet is not created. */
+function withEnded(planned: Planned): SandboxPlan {
+  const name = nameTaken(planned.state);
+  if (name === undefined) return planned.plan;
+  const isThere = planned.state.automatic?.some((own) => isNamed(own, name)) === true;
+  const why = "It cannot be captured now";
+  const ended = isThere ? takenBefore(planned) : recorded(planned, { outcome: "Skipped", message: why });
+  return ended ?? planned.plan;
 }
 
 function planScheduled(scheduled: Scheduled, pod: Pod): SandboxPlan {
   const { state, plan } = scheduled;
-  const { automatic: owned = [], otherCheckpoint, sandbox, now } = state;
-  const taken = takenBefore(scheduled, owned);
+  const { otherCheckpoint, sandbox, now } = state;
+  const taken = takenBefore(scheduled);
   if (taken !== undefined) return taken;
   const base = baseOf(state, pod);
   const leftMilliseconds = base + delayMilliseconds(scheduled, base) - now.getTime();
   if (leftMilliseconds > 0) return later(plan, leftMilliseconds);
   if (hasVolumes(sandbox)) return recorded(scheduled, { outcome: "Skipped", problem: volumesProblem });
   if (otherCheckpoint !== undefined) return later(plan, busyMilliseconds);
-  const idle = idleness(state, pod);
+  const idle = idleness(scheduled, pod);
   if (idle === "unknown") return { ...plan, actions: [...plan.actions, { do: "readActivity", pod }] };
   if (idle === "asked") return plan;
   if (idle !== "busy") return recorded(scheduled, { outcome: "Skipped", message: idle });
@@ -76,7 +90,8 @@ function planScheduled(scheduled: Scheduled, pod: Pod): SandboxPlan {
 const busyMilliseconds = 5_000;
 
 /** What became of the one that was being taken. Undefined: none was. */
-function takenBefore(scheduled: Scheduled, owned: readonly Checkpoint[]): SandboxPlan | undefined {
+function takenBefore(scheduled: Planned): SandboxPlan | undefined {
+  const { automatic: owned = [] } = scheduled.state;
   const name = nameTaken(scheduled.state);
   // Without the status, a controller has ended after it had created one.
   if (name === undefined) {
@@ -95,32 +110,38 @@ function nameTaken({ sandbox }: SandboxState): string | undefined {
   return outcome === "Taking" ? name : undefined;
 }
 
-function failed(scheduled: Scheduled, one: Checkpoint): SandboxPlan {
-  const { state, plan } = scheduled;
+function failed(planned: Planned, one: Checkpoint): SandboxPlan {
   const why = problemIn(one.status) ?? { code: "CheckpointFailed", cause: one.status?.message ?? "no reason given" };
+  const plan = withFailure(planned, within(why, `The automatic checkpoint ${one.metadata.name} failed`));
+  return { ...plan, actions: [...plan.actions, { do: "deleteCheckpoint", checkpoint: one }] };
+}
+
+function withFailure(planned: Planned, problem: Problem): SandboxPlan {
+  const { state, plan } = planned;
   const failures = (state.sandbox.status?.ramet?.automatic?.failures ?? 0) + 1;
-  const problem = within(why, `The automatic checkpoint ${one.metadata.name} failed`);
-  const { actions, status } = recorded(scheduled, { outcome: "Failed", failures, problem });
   const note = `${problem.cause}. The sandbox runs on, and the checkpoint is repeated`;
   const transition: Transition = { type: "Warning", reason: "CheckpointFailed", action: "Capture", note };
   return {
-    ...plan,
-    actions: [...actions, { do: "deleteCheckpoint", checkpoint: one }],
-    status,
+    ...recorded(planned, { outcome: "Failed", failures, problem }),
     ...(failures === 1 && { transitions: [...(plan.transitions ?? []), transition] }),
   };
+}
+
+/** For a Checkpoint that the API server refuses to create, as for a quota or a policy. */
+export function withRefusedCheckpoint(state: SandboxState, plan: SandboxPlan, error: RametError): SandboxPlan {
+  return withFailure({ state, plan }, problemOf(error, "The automatic checkpoint cannot be created"));
 }
 
 function isNamed({ metadata }: Checkpoint, name: string): boolean {
   return metadata.name === name;
 }
 
-function taking(scheduled: Scheduled, name: string): SandboxPlan {
+function taking(scheduled: Planned, name: string): SandboxPlan {
   return withCreation(scheduled, recorded(scheduled, { outcome: "Taking", taking: name }), name);
 }
 
 /** Repeated until the Checkpoint is seen. */
-function withCreation({ state }: Scheduled, plan: SandboxPlan, name: string): SandboxPlan {
+function withCreation({ state }: Planned, plan: SandboxPlan, name: string): SandboxPlan {
   if (state.automatic?.some((own) => isNamed(own, name)) === true) return plan;
   const create = { do: "createAutomaticCheckpoint", name, persistentContents: contentsOfPause(state) } as const;
   return { ...plan, actions: [...plan.actions, create] };
@@ -147,24 +168,30 @@ function delayMilliseconds({ state, everyMilliseconds }: Scheduled, base: number
   return full * (0.75 + 0.25 * fraction);
 }
 
-/** CPU time that a sandbox without work uses: gVisor keeps its clocks, and nodes probe it. */
+/**
+ * CPU time that a sandbox without work uses: gVisor keeps its clocks, and nodes probe it. What is allowed stops growing after one
+ * interval, and what is used does not, so that little work is also saved.
+ */
 const idleCpuMilliseconds = 100;
 const idleCpuPerSecond = 1;
 
 /** Why nothing is to be captured. `asked`: the cell is being asked. */
-function idleness({ sandbox, automatic = [], activity }: SandboxState, pod: Pod): string {
+function idleness({ state, everyMilliseconds }: Scheduled, pod: Pod): string {
+  const { sandbox, automatic = [], activity } = state;
   const saved = lastAutomatic(sandbox, automatic);
   // Before the first capture of this Pod, its cell has nothing to compare with.
   if (saved === undefined || capturedPodUid(saved) !== pod.metadata.uid) return "busy";
   if (activity === undefined) return "unknown";
   if (activity.state === "running") return "asked";
   const since = activity.state === "done" ? activity.value : undefined;
-  if (since === undefined || since.checkpointId !== saved.status?.checkpointId || isBusy(since)) return "busy";
+  if (since === undefined || since.checkpointId !== saved.status?.checkpointId || isBusy(since, everyMilliseconds))
+    return "busy";
   return `The sandbox has done nothing since ${saved.metadata.name}: ${since.cpuMilliseconds} ms of CPU time`;
 }
 
-function isBusy({ bytes, cpuMilliseconds, milliseconds }: SandboxActivity): boolean {
-  return bytes > 0 || cpuMilliseconds > idleCpuMilliseconds + (idleCpuPerSecond * milliseconds) / 1000;
+function isBusy({ bytes, cpuMilliseconds, milliseconds }: SandboxActivity, everyMilliseconds: number): boolean {
+  const seconds = Math.min(milliseconds, everyMilliseconds) / 1000;
+  return bytes > 0 || cpuMilliseconds > idleCpuMilliseconds + idleCpuPerSecond * seconds;
 }
 
 const volumesProblem: Problem = {
@@ -174,7 +201,7 @@ const volumesProblem: Problem = {
 };
 
 function recorded(
-  { state, plan }: Scheduled,
+  { state, plan }: Planned,
   { problem, ...change }: Pick<Automatic, "outcome"> & Partial<Automatic> & { problem?: Problem },
 ): SandboxPlan & { status: SandboxStatus } {
   const { sandbox, now, automatic: owned = [] } = state;

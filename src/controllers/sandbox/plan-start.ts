@@ -74,9 +74,15 @@ function planNewPod(state: SandboxState, template: ResolvedTemplate): SandboxPla
   if (image.state === "waiting") return slowly(state, `Waiting for the registry of the image ${nameOfImage(template)}`);
   if (image.state === "unknown" && needsImage(template)) return planUnknownImage(state, template, image);
   const used = image.state === "known" ? image.image : image.state === "unknown" ? image.error : undefined;
-  const { avoided } = state.cpus;
+  const avoided = avoidedBy(state);
   const create = { do: "createPod", template, start, source, egress: policy, volumes, image: used, avoided } as const;
   return { actions: [...finalizer(state, template), create] };
+}
+
+function avoidedBy({ cpus: { avoided }, leavingNodes = [] }: SandboxState): SandboxState["cpus"]["avoided"] {
+  if (leavingNodes.length === 0) return avoided;
+  const { names = [], instanceTypes = [], ...preferred } = avoided ?? {};
+  return { ...preferred, names: [...new Set([...names, ...leavingNodes])], instanceTypes };
 }
 
 /** Without a command only the image says what runs. */

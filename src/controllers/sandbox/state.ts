@@ -48,6 +48,8 @@ export interface SandboxState extends CellCallStates {
   stoppedBy: string | undefined;
   /** Why and when the sandbox leaves its node, or resumes after that. Absent: neither. */
   departure?: Departure | undefined;
+  /** The leaving nodes that its next Pod avoids. @default none */
+  leavingNodes?: readonly string[];
   pauseCheckpoint: Checkpoint | undefined;
   /** The checkpoint that will hold the paused sandbox after the requested rollback. */
   rolledBackPause: Checkpoint | undefined;

@@ -1,5 +1,8 @@
 import * as z from "zod";
+import { volumeClaims } from "../../api/pod/volume-claims.ts";
+import type { Pod } from "../../api/schema/pod.ts";
 import { NodeTerm } from "../../api/state/target.ts";
+import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../kube-client.ts";
 import { ObjectMeta } from "../object.ts";
 import type { ResourceClient } from "../resource-client.ts";
@@ -78,4 +81,20 @@ export function volumesIn(client: KubeClient): ResourceClient<Volume> {
 
 export function storageClassesIn(client: KubeClient): ResourceClient<StorageClass> {
   return client.resource(volumeResources.storageClasses, (value) => StorageClass.parse(value));
+}
+
+/** Where the volumes of a Pod can be attached. A claim or a volume that cannot be found limits nothing: the scheduler decides. */
+export async function termsOfVolumes({ metadata, spec }: Pod, client: KubeClient): Promise<NodeTerm[][]> {
+  const { namespace } = metadata;
+  const terms = volumeClaims(spec.volumes ?? [], metadata.name).map(async ({ claim: name }) => {
+    const claim = await claimsIn(client).find({ namespace, name }).catch(ignoreFinal);
+    const volume = claim?.spec.volumeName;
+    const found = volume === undefined ? undefined : await volumesIn(client).find({ name: volume }).catch(ignoreFinal);
+    return found?.spec.nodeAffinity?.required?.nodeSelectorTerms;
+  });
+  return (await Promise.all(terms)).filter((one) => one !== undefined);
+}
+
+function ignoreFinal(error: unknown): undefined {
+  if (RametError.from(error).retryable) throw error;
 }

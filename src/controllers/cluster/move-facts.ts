@@ -1,0 +1,91 @@
+import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
+import { Pod } from "../../api/schema/pod.ts";
+import { added, type Amounts, requestsOf } from "../../api/state/target.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+import { keyOf } from "../../kube/object.ts";
+import type { Node } from "../nodes/nodes.ts";
+import { isSavedFrom, isUnderWay } from "./pause-checkpoint.ts";
+import { isEnded, unscheduledWords } from "./pod-facts.ts";
+
+/** A pause takes a sandbox from its user, so it waits for the end of a node that is only cordoned. */
+export function isCandidate(sandbox: Sandbox, pod: Pod, cause: DisruptionCause): boolean {
+  const waitsForEnd = cause === "NodeCordoned" && disruptionPolicyOf(pod) === "Pause";
+  return (
+    runsIn(sandbox, pod) &&
+    isSavedFrom(sandbox, pod) &&
+    !waitsForEnd &&
+    !isUnderWay(sandbox.status?.ramet?.disruption) &&
+    !hasReturned(sandbox, pod, cause)
+  );
+}
+
+/** Whether the Pod that a move has created is on the node that the sandbox has left: the next one would be too. */
+function hasReturned({ status }: Sandbox, { metadata, spec }: Pod, cause: DisruptionCause): boolean {
+  const { outcome, nodeName, endedAt = "", cause: before } = status?.ramet?.disruption ?? {};
+  const isNext = Date.parse(metadata.creationTimestamp) <= Date.parse(endedAt);
+  return outcome === "Migrated" && before === cause && nodeName === spec.nodeName && isNext;
+}
+
+function runsIn({ metadata, spec, status }: Sandbox, pod: Pod): boolean {
+  const isCurrent = status?.phase === "Running" && status.podInfo?.podUID === pod.metadata.uid;
+  const isDeleted = [metadata, pod.metadata].some(({ deletionTimestamp }) => deletionTimestamp !== undefined);
+  return isCurrent && !isDeleted && spec.paused !== true && !isEnded(pod);
+}
+
+/** It waits for its next Pod. */
+export function isCaptured({ spec, status }: Sandbox): boolean {
+  return status?.phase === "Paused" && spec.paused !== true && isUnderWay(status.ramet?.disruption);
+}
+
+export function isReady({ status }: Pick<Node, "status">): boolean {
+  return status.conditions?.some((one) => one.type === "Ready" && one.status === "True") ?? false;
+}
+
+export function factsOfNode({ metadata, spec, status }: Node): unknown[] {
+  const { deletionTimestamp, labels, annotations: own } = metadata;
+  return [spec, deletionTimestamp, labels, own?.[annotations.moveSandboxes], status.allocatable, isReady({ status })];
+}
+
+export function factsOfPod(pod: Pod): unknown[] {
+  const { metadata, spec } = pod;
+  return [spec.nodeName, metadata.deletionTimestamp, isEnded(pod), unscheduledWords(pod) === undefined];
+}
+
+export function factsOfSandbox({ metadata, spec, status }: Sandbox): unknown[] {
+  const { podInfo, phase, ramet } = status ?? {};
+  const isClaimed = metadata.labels?.[labels.sandboxClaimed];
+  return [
+    phase,
+    podInfo?.podUID,
+    podInfo?.nodeName,
+    ramet?.disruption,
+    spec.paused,
+    isClaimed,
+    metadata.deletionTimestamp,
+  ];
+}
+
+/** The priority is that of its Pod. */
+export function orderOf({ metadata }: Sandbox, pod: Pod | undefined) {
+  const { namespace, creationTimestamp: createdAt } = metadata;
+  return { key: keyOf(metadata), namespace, priority: Number(pod?.spec["priority"] ?? 0), createdAt };
+}
+
+const RequestingPod = Pod.pick({ metadata: true, spec: true });
+
+/**
+ * What the Pods of others request, by node. The controllers follow sandboxes only, so this is read when one is to move.
+ * What cannot be read does not count.
+ */
+export async function requestsOfOthers(client: KubeClient): Promise<ReadonlyMap<string, Amounts>> {
+  const pods = client.resource(coreResources.pods, (value) => RequestingPod.parse(value));
+  const selected = { labelSelector: `${labels.cell}!=true`, fieldSelector: running };
+  const { items } = await pods.list(selected).catch(() => ({ items: [] }));
+  const byNode = Map.groupBy(items, ({ spec }) => spec.nodeName ?? "");
+  return new Map([...byNode].map(([node, all]) => [node, added(all.map(requestsOf))]));
+}
+
+const running = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
