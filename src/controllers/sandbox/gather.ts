@@ -77,7 +77,9 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
         .filter((uid) => unseen.get(uid)?.state === "done"),
     ),
     leavingNodes:
-      resolved === undefined || pod !== undefined ? [] : dependencies.departures.avoided(sandbox, tolerationsOf(resolved)),
+      resolved === undefined || pod !== undefined
+        ? []
+        : dependencies.departures.avoided(sandbox, tolerationsOf(resolved)),
     stoppedBy: stoppedBy(pod, cache.checkpointsOf(keyOf(sandbox.metadata))),
     ignored: gatherIgnored(sandbox, { template, pod }, dependencies),
     pullTimeoutInMilliseconds: gatherPull(sandbox, pod, image, dependencies),
