@@ -11,13 +11,7 @@ export function movesTable({ downtimes, drain, scheduled }: Moves): string {
     ]),
   ];
   const { sandboxes, podsGoneSeconds, answeringSeconds } = drain;
-  const costs = scheduled.map(({ program, checkpoints, addedMiB, cpuSeconds }) => [
-    program,
-    `${checkpoints}`,
-    addedMiB.toFixed(2),
-    cpuSeconds.without.toFixed(2),
-    cpuSeconds.with.toFixed(2),
-  ]);
+  const costs = scheduled.map(({ program, checkpoints, addedMiB }) => [program, `${checkpoints}`, addedMiB.toFixed(2)]);
   return [
     "moves, real sandboxes; the next Pod is on the same node, the store is a directory",
     ...aligned(rows),
@@ -26,6 +20,6 @@ export function movesTable({ downtimes, drain, scheduled }: Moves): string {
       ["until their Pods have gone", podsGoneSeconds.toFixed(1)],
       ["until all answer again", answeringSeconds.toFixed(1)],
     ]),
-    ...aligned([["checkpoint-every: 1m", "taken", "MiB added", "CPU s/min without", "with"], ...costs]),
+    ...aligned([["checkpoint-every: 1m", "taken", "MiB added"], ...costs]),
   ].join("\n");
 }

@@ -3,8 +3,6 @@ import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { annotations, labels } from "../../src/api/names/labels.ts";
 import { type Cluster, openCluster } from "../cluster/controllers-cluster.ts";
 import { realNode } from "../cluster/controllers-real-node.ts";
-import { descendants, processesWith } from "../faults/processes.ts";
-import { cpuSecondsOf } from "./cpu-of-processes.ts";
 import { summary, type Summary } from "./samples.ts";
 import { firstAnswer, workloadCommand, workloadPort } from "./workload.ts";
 
@@ -17,14 +15,12 @@ export interface Moves {
   scheduled: ScheduledCosts[];
 }
 
-/** A sandbox with and without `checkpoint-every: 1m`. */
+/** The automatic checkpoints of a sandbox with `checkpoint-every: 1m`. */
 export interface ScheduledCosts {
   program: "idle" | "busy";
   checkpoints: number;
   /** Of all these checkpoints: what the store did not have before. */
   addedMiB: number;
-  /** CPU time of the Pod's processes in a minute. */
-  cpuSeconds: { without: number; with: number };
 }
 
 export interface MovesOptions {
@@ -109,41 +105,24 @@ class MovesBench {
   }
 
   async scheduled(minutes: number): Promise<ScheduledCosts[]> {
-    const kinds = (["idle", "busy"] as const).flatMap((program) =>
-      [false, true].map((isSaved) => ({ program, isSaved, name: `${program}-${isSaved}` })),
-    );
-    const created: (Omit<(typeof kinds)[number], "name"> & { sandbox: Sandbox })[] = [];
-    for (const { program, isSaved, name } of kinds) {
-      const command = program === "busy" ? busyCommand : workloadCommand(0);
-      const metadata = isSaved ? { annotations: { [annotations.checkpointEvery]: "1m" } } : {};
-      created.push({ program, isSaved, sandbox: await this.#create(name, 0, { command, metadata }) });
-    }
+    const metadata = { annotations: { [annotations.checkpointEvery]: "1m" } };
+    const [idle, busy] = [workloadCommand(0), busyCommand];
+    const created = [
+      { program: "idle", sandbox: await this.#create("idle", 0, { command: idle, metadata }) },
+      { program: "busy", sandbox: await this.#create("busy", 0, { command: busy, metadata }) },
+    ] as const;
     const added = this.#addedBytes();
-    const before = await Promise.all(created.map(({ sandbox }) => cpuSecondsOfPod(sandbox)));
     for (let minute = 0; minute < minutes; minute++) {
       process.stderr.write(`\rautomatic checkpoints: minute ${minute + 1}/${minutes} `);
       await sleep(60_000, undefined, { signal: this.#signal });
     }
-    const costs = await Promise.all(
-      created.map(async ({ sandbox, ...kind }, at) => {
-        const cpuSeconds = ((await cpuSecondsOfPod(sandbox)) - (before[at] ?? 0)) / minutes;
-        return { ...kind, cpuSeconds, bytes: added.of(sandbox) };
-      }),
-    );
-    added.close();
-    await Promise.all(kinds.map(({ name }) => this.#remove(name)));
-    return (["idle", "busy"] as const).map((program) => {
-      const [without, saved] = [false, true].map((isSaved) =>
-        costs.find((one) => one.program === program && one.isSaved === isSaved),
-      );
-      const { bytes = [] } = saved ?? {};
-      return {
-        program,
-        checkpoints: bytes.length,
-        addedMiB: bytes.reduce((sum, value) => sum + value, 0) / 2 ** 20,
-        cpuSeconds: { without: without?.cpuSeconds ?? NaN, with: saved?.cpuSeconds ?? NaN },
-      };
+    const costs = created.map(({ program, sandbox }) => {
+      const bytes = added.of(sandbox);
+      return { program, checkpoints: bytes.length, addedMiB: bytes.reduce((sum, one) => sum + one, 0) / 2 ** 20 };
     });
+    added.close();
+    await Promise.all(created.map(({ program }) => this.#remove(program)));
+    return costs;
   }
 
   /** Collects the sizes of automatic checkpoints, also of those that are deleted meanwhile. */
@@ -232,11 +211,4 @@ async function lastAnswer(ip: string, next: Promise<unknown>): Promise<{ count: 
   }
   await ended;
   return last;
-}
-
-async function cpuSecondsOfPod({ status }: Sandbox): Promise<number> {
-  const roots = await processesWith(status?.podInfo?.podUID ?? "");
-  const below = await Promise.all(roots.map(({ pid }) => descendants(pid)));
-  const pids = new Set([...roots, ...below.flat()].map(({ pid }) => pid));
-  return cpuSecondsOf([...pids], { withEnded: true });
 }
