@@ -2,8 +2,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { type SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
+import { type Clock, systemClock } from "../../src/base/clock.ts";
+import { silentLog } from "../../src/base/log.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import type { ClusterDirectory } from "../../src/local/cluster-directory.ts";
+import { treesBy } from "../../src/local/csi/storage/trees.ts";
+import { dropLayers } from "../../src/local/node/layer-directories.ts";
+import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
 import { countOrphans, type Orphans } from "../bench/orphans.ts";
 import { LocalCluster, type PartName } from "../bench/local-cluster.ts";
@@ -140,12 +147,18 @@ export class ClusterWorld {
   }
 
   /**
-   * Removes what a killed cell left in the store. The controller does so after the cell's grants have expired; this does
-   * not wait. Call it only after `removeAll`, because it removes every checkpoint.
+   * Removes what a killed cell left in the store, and unpacked layers that nothing needs. The controller and the node do so later;
+   * this does not wait. Call it only after `removeAll`, because it removes every checkpoint.
    */
   async sweepStore(): Promise<void> {
     const store = directoryStore({ root: this.cluster.directory.store });
     await store.sweep({ livenessOf: () => Promise.resolve("absent"), olderThanMilliseconds: 0 });
+    const { kubeconfig, layers } = this.cluster.directory;
+    const later: Clock = { ...systemClock, now: () => new Date(Date.now() + 2 * 3_600_000) };
+    const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }), { clock: later });
+    const { "ramet-link": link } = await acquireTools({ names: ["ramet-link"] });
+    const tools = { trees: treesBy(link, AbortSignal.timeout(60_000)), link, log: silentLog };
+    await dropLayers(layers, tools, client).finally(() => client.close());
   }
 
   /** Returns the counts that are higher than those of the idle cluster at the start. Ignores open files, whose number varies. */
