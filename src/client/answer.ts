@@ -44,17 +44,18 @@ export class Answer {
 
   /** The bytes, which every environment can read from its stream in this way. @throws RametError; LostStream */
   async *bytes(silenceMs = this.#ending.silenceMs): AsyncGenerator<Uint8Array<ArrayBuffer>> {
-    const reader = (this.response.body as ReadableStream<Uint8Array<ArrayBuffer>> | null)?.getReader();
+    const body: ReadableStream<Uint8Array<ArrayBuffer>> = this.response.body ?? new Blob([]).stream();
+    const reader = body.getReader();
     try {
-      for (let isDone = reader === undefined; !isDone;) {
-        const next = reader?.read() ?? Promise.reject(new LostStream());
-        const { done, value } = await this.#ending.within(next, (cause) => new LostStream(cause), silenceMs);
-        if (value !== undefined) yield value;
-        isDone = done;
+      for (;;) {
+        const next = this.#ending.within(reader.read(), (cause) => new LostStream(cause), silenceMs);
+        const { done, value } = await next;
+        if (done) return;
+        yield value;
       }
     } finally {
       this.#ending.close();
-      void reader?.cancel().catch(() => undefined);
+      void reader.cancel().catch(() => undefined);
     }
   }
 

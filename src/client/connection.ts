@@ -217,7 +217,7 @@ async function attemptOf<T>(url: string, init: RequestInit, ending: Ending, read
 }
 
 export interface WaitLimit {
-  /** How long to wait; 0: no limit. The work goes on. @default 10 minutes */
+  /** How long to wait; 0: no limit. The end of the wait does not end the work. @default 10 minutes */
   waitTimeoutMs?: number | undefined;
   signal?: AbortSignal | undefined;
 }
@@ -231,11 +231,13 @@ export interface FollowOptions<T> {
 
 async function pause(milliseconds: number, signals: readonly AbortSignal[]): Promise<void> {
   const ending = new Ending({ silenceMs: 0, endMs: Infinity, signals });
-  const aborted = new Promise((resolve) => {
-    ending.signal.addEventListener("abort", resolve);
-    setTimeout(resolve, milliseconds);
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    ending.signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
   });
-  await aborted;
   ending.close();
   if (ending.signal.aborted) throw canceled();
 }

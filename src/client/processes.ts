@@ -310,21 +310,25 @@ function envelope(message: object): Uint8Array<ArrayBuffer> {
 }
 
 const endFlag = 2;
+const headBytes = 5;
 
 /** @throws RametError the error in the last message; LostStream without it */
 async function* messagesIn(answer: Answer): AsyncGenerator<Message> {
-  let held = new Uint8Array();
+  let parts: Uint8Array[] = [];
+  let [length, end] = [0, headBytes];
   // A command may print nothing for long.
   for await (const bytes of answer.bytes(0)) {
-    const joined = new Uint8Array(held.length + bytes.length);
-    joined.set(held);
-    joined.set(bytes, held.length);
-    held = joined;
-    while (held.length >= 5) {
-      const end = 5 + new DataView(held.buffer, held.byteOffset).getUint32(1);
+    parts.push(bytes);
+    length += bytes.length;
+    // A large message arrives in many parts, which are joined once.
+    if (length < end) continue;
+    let held = joined(parts, length);
+    for (;;) {
+      end = held.length < headBytes ? headBytes : headBytes + new DataView(held.buffer, held.byteOffset).getUint32(1);
       if (end > mostAnswerBytes) throw tooLarge("A message", mostAnswerBytes);
       if (held.length < end) break;
-      const message = JSON.parse(new TextDecoder().decode(held.subarray(5, end))) as Message & { error?: object };
+      const body = new TextDecoder().decode(held.subarray(headBytes, end));
+      const message = JSON.parse(body) as Message & { error?: object };
       if (((held[0] ?? 0) & endFlag) !== 0) {
         if (message.error !== undefined) throw fromBody(message.error, 200);
         return;
@@ -332,8 +336,19 @@ async function* messagesIn(answer: Answer): AsyncGenerator<Message> {
       yield message;
       held = held.subarray(end);
     }
+    [parts, length] = [[held], held.length];
   }
   throw new LostStream();
+}
+
+function joined(parts: readonly Uint8Array[], length: number): Uint8Array {
+  const whole = new Uint8Array(length);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
 }
 
 function base64Of(data: string | Uint8Array): string {
