@@ -20,6 +20,16 @@ export function uuidOf(text: string): string {
   return hash("sha256", text).replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, "$1-$2-8$3-8$4-$5");
 }
 
+/** An id in the form of a UUID that follows from two texts. Ids with the same first text have the same `keyPartOf`. */
+export function keyedUuidOf(key: string, text: string): string {
+  return keyPartOf(uuidOf(key)) + uuidOf(text).slice(-12);
+}
+
+/** The part of an id of `keyedUuidOf` that follows from its first text. */
+export function keyPartOf(id: string): string {
+  return id.slice(0, -12);
+}
+
 /** Identifies what an object requests by these texts, by 16 hex digits; undefined if it requests nothing. */
 export function requestDigest(texts: readonly (string | undefined)[]): string | undefined {
   return texts.every((text) => text === undefined) ? undefined : shortDigestOf(texts.map((text) => text ?? null));

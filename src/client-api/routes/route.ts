@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import * as z from "zod";
-import { uuidOf } from "../../api/schema/digest.ts";
+import { keyedUuidOf } from "../../api/schema/digest.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Caller, Need } from "../keys/callers.ts";
 
@@ -136,17 +136,12 @@ export function unsupportedRoutes(unsupported: Unsupported): Route<unknown>[] {
 }
 
 /**
- * The id of a request that can be repeated, in the form of a UUID; undefined without a key of the client. Its last part is that of the
- * request itself, so that another request with the same key is known.
+ * The id of a request that can be repeated, in the form of a UUID; undefined without a key of the client. Another request with
+ * the same key has another id with the same `keyPartOf`.
  * @param owner whose keys these are
  */
 export function requestIdOf(owner: string, { headers, method, url, body }: FastifyRequest): string | undefined {
   const [key = ""] = [headers["idempotency-key"]].flat();
   if (key === "") return undefined;
-  return keyPartOf(uuidOf(JSON.stringify([owner, key]))) + uuidOf(JSON.stringify([method, url, body])).slice(-12);
-}
-
-/** The part of a request's id that all requests with the same key have. */
-export function keyPartOf(requestId: string): string {
-  return requestId.slice(0, -12);
+  return keyedUuidOf(JSON.stringify([owner, key]), JSON.stringify([method, url, body]));
 }

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations } from "../../api/names/labels.ts";
+import { keyPartOf } from "../../api/schema/digest.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Caller } from "../keys/callers.ts";
-import { keyPartOf } from "../routes/route.ts";
 import type { BegunCapture, ServiceParts } from "./parts.ts";
 import { snapshotsOf } from "./snapshots.ts";
 
