@@ -149,22 +149,21 @@ function same(entry: Entry) {
 
 /** The page of the reference, in Markdown. */
 export function dialectPage(): string {
-  const used = Object.entries(reasons).map(([name, text], at) => ({ name, number: at + 1, text }));
   const cell = (entry: Entry): string =>
-    typeof entry === "string" ? `\`${entry}\`` : `no [^${used.find(({ name }) => name === entry.no)?.number ?? ""}]`;
+    typeof entry === "string" ? `\`${entry}\`` : `no (${Object.keys(reasons).indexOf(entry.no) + 1})`;
   const rows = Object.entries(dialectTable).map(([name, row]) => [
     operations[name as Operation],
     ...clients.map((client) => cell(row[client])),
   ]);
   const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |`;
   const table = [line(["operation", ...clients]), line(["---", ...clients.map(() => "---")]), ...rows.map(line)];
-  const notes = used.map(({ number, text }) => `${number}. ${text}`);
+  const notes = Object.values(reasons).map((text, at) => `${at + 1}. ${text}`);
   return `# Operations and clients
 
 Each operation, and the route, tool, command, kind or resource that requests it. Routes of AgentTier and Sandbox0 are below
 \`/api/v1\`, those of the native API below \`/ramet/v1\`.
 
-${table.join("\n").replaceAll(/\[\^(\d+)\]/g, "($1)")}
+${table.join("\n")}
 
 Without an entry:
 
