@@ -3,6 +3,7 @@ import { type Sandbox, sandboxKind } from "../api/kinds/sandbox.ts";
 import { annotations, labels } from "../api/names/labels.ts";
 import { disruptionPolicyOf, leastHeldSeconds } from "../api/pod/disruption.ts";
 import { Pod } from "../api/schema/pod.ts";
+import { isNodeReady } from "../api/state/node.ts";
 import { misfit, placementOf } from "../api/state/target.ts";
 import { defined } from "../base/defined.ts";
 import { RametError, resultOr } from "../base/errors.ts";
@@ -143,10 +144,10 @@ const captureTimeOf = ({ status }: Checkpoint): number => Date.parse(status?.ram
 function targetsOf({ node, nodes }: DrainState, pod: Pod): ClusterNode[] {
   const own = nodes.find(({ metadata }) => metadata.name === node)?.metadata.labels ?? {};
   const place = resultOr(() => placementOf(pod, own), undefined);
-  const isTarget = ({ metadata, spec, status }: ClusterNode) => {
+  const isTarget = (one: ClusterNode) => {
+    const { metadata, spec } = one;
     const taints = (spec.taints ?? []).map(({ value = "", ...taint }) => ({ ...taint, value }));
-    const isReady = status.conditions.some((one) => one.type === "Ready" && one.status === "True");
-    const target = { metadata, spec: { ...spec, taints }, isReady, free: place?.requests ?? {} };
+    const target = { metadata, spec: { ...spec, taints }, isReady: isNodeReady(one), free: place?.requests ?? {} };
     return place !== undefined && misfit({ ...place, nodeName: node }, target, true) === undefined;
   };
   return nodes.filter(isTarget);

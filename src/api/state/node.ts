@@ -88,6 +88,15 @@ const lost: ReadonlySet<string> = new Set([
 /** As the scheduler sees `spec.unschedulable`. */
 const cordon: Taint = { key: "node.kubernetes.io/unschedulable", value: "", effect: "NoSchedule" };
 
+/** Whether the node's Ready condition is True. */
+export function isNodeReady({
+  status,
+}: {
+  status: { conditions?: { type: string; status: string }[] | undefined };
+}): boolean {
+  return status.conditions?.some((one) => one.type === "Ready" && one.status === "True") ?? false;
+}
+
 /** Whether new Pods with these tolerations are to be scheduled to the node, apart from its size and its labels. */
 export function acceptsPods(node: MarkedNode, tolerations: readonly Toleration[]): boolean {
   return (

@@ -2,7 +2,7 @@ import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { type Leaving, leavingNode, refusesPods, type Toleration } from "../../api/state/node.ts";
+import { isNodeReady, type Leaving, leavingNode, refusesPods, type Toleration } from "../../api/state/node.ts";
 import {
   type Amounts,
   amountsOf,
@@ -18,7 +18,7 @@ import type { Informer } from "../../kube/informer.ts";
 import { keyOf, type KubeObject } from "../../kube/object.ts";
 import type { NodeCpus } from "../nodes/node-cpus.ts";
 import type { Node } from "../nodes/nodes.ts";
-import { factsOfNode, factsOfPod, factsOfSandbox, isCandidate, isCaptured, isReady, orderOf } from "./move-facts.ts";
+import { factsOfNode, factsOfPod, factsOfSandbox, isCandidate, isCaptured, orderOf } from "./move-facts.ts";
 import { isUnderWay } from "./pause-checkpoint.ts";
 import { type Candidate, type Moving, type Moves, planMoves, planResumes, type Turn } from "./plan-moves.ts";
 import { isEnded, unscheduledWords } from "./pod-facts.ts";
@@ -292,13 +292,14 @@ export class Departures {
   }
 
   #targets(): TargetNode[] {
-    return this.#options.nodes.store.list().map(({ metadata, spec, status }) => {
+    return this.#options.nodes.store.list().map((node) => {
+      const { metadata, spec, status } = node;
       const used = this.#podsOn(metadata.name).filter((pod) => !isEnded(pod));
       const left = without(amountsOf(status.allocatable ?? {}), this.#others?.requests?.get(metadata.name) ?? {});
       return {
         metadata,
         spec,
-        isReady: isReady({ status }),
+        isReady: isNodeReady(node),
         free: used.reduce((free, pod) => without(free, this.#requestsOf(pod)), left),
       };
     });

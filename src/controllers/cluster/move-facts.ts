@@ -2,6 +2,7 @@ import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { Pod } from "../../api/schema/pod.ts";
+import { isNodeReady } from "../../api/state/node.ts";
 import { added, type Amounts, requestsOf } from "../../api/state/target.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
@@ -40,13 +41,10 @@ export function isCaptured({ spec, status }: Sandbox): boolean {
   return status?.phase === "Paused" && spec.paused !== true && isUnderWay(status.ramet?.disruption);
 }
 
-export function isReady({ status }: Pick<Node, "status">): boolean {
-  return status.conditions?.some((one) => one.type === "Ready" && one.status === "True") ?? false;
-}
-
-export function factsOfNode({ metadata, spec, status }: Node): unknown[] {
-  const { deletionTimestamp, labels, annotations: own } = metadata;
-  return [spec, deletionTimestamp, labels, own?.[annotations.moveSandboxes], status.allocatable, isReady({ status })];
+export function factsOfNode(node: Node): unknown[] {
+  const { deletionTimestamp, labels, annotations: own } = node.metadata;
+  const { spec, status } = node;
+  return [spec, deletionTimestamp, labels, own?.[annotations.moveSandboxes], status.allocatable, isNodeReady(node)];
 }
 
 export function factsOfPod(pod: Pod): unknown[] {

@@ -8,6 +8,7 @@ import type { Pod } from "../../api/schema/pod.ts";
 import {
   checkpointIdOf,
   checkpointState,
+  type CheckpointState,
   isAutomatic,
   isCloneable,
   isPauseCheckpoint,
@@ -99,6 +100,12 @@ export function lastAutomatic({ status }: Sandbox, owned: readonly Checkpoint[])
   return owned.filter((one) => isAutomatic(one) && isCloneable(one) && isUsable(one)).toSorted(byCapture)[0];
 }
 
+/** The automatic checkpoints that are not needed beside the last `kept` ones that have succeeded: those before, and failed ones. */
+export function surplusOf(automatic: readonly Checkpoint[], kept: number): Checkpoint[] {
+  const those = (state: CheckpointState) => automatic.filter((one) => checkpointState(one) === state);
+  return [...those("succeeded").toSorted(byCapture).slice(kept), ...those("failed")];
+}
+
 /** The digest of the last rollback that has changed the sandbox. */
 export function lastRollback(status: Sandbox["status"]): string | undefined {
   const { request, refused, checkpointId, before } = status?.ramet?.rollback ?? {};
@@ -106,7 +113,7 @@ export function lastRollback(status: Sandbox["status"]): string | undefined {
 }
 
 /** The latest comes first. */
-export function byCapture(a: Checkpoint, b: Checkpoint): number {
+function byCapture(a: Checkpoint, b: Checkpoint): number {
   return capturedAt(b) - capturedAt(a);
 }
 

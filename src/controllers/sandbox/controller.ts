@@ -24,6 +24,7 @@ import { Namespaces } from "./namespaces.ts";
 import { NodeTurns } from "./node-turns.ts";
 import { NewPods } from "./new-pods.ts";
 import { intendedEnd, planUnsaved } from "./plan-disruption.ts";
+import { removedMilliseconds } from "./plan-lost.ts";
 import { planSandbox } from "./plan.ts";
 import { neverStarted } from "./plan-rollback.ts";
 import { withRefusedCheckpoint } from "./plan-scheduled-checkpoint.ts";
@@ -209,9 +210,6 @@ function disruptionMetrics(registry: Registry) {
   };
 }
 
-/** For a sandbox that is deleted meanwhile. Else its status says how long. */
-const unseenMilliseconds = 600_000;
-
 export function sandboxController(parts: ControllerParts): Controller {
   const { informers, clock, random, pullTimeoutMilliseconds } = parts;
   const requeues = new RequeueSource();
@@ -224,7 +222,8 @@ export function sandboxController(parts: ControllerParts): Controller {
     statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),
     calls: new CellCalls({ clock, random, pods: informers.pods, pullTimeoutMilliseconds, enqueue: requeues.enqueue }),
     credentialValues: new CredentialValues(parts.client, parts.credentialKeys, clock),
-    unseen: new Attempts({ clock, random, giveUpAfterMilliseconds: unseenMilliseconds }),
+    // Also for a sandbox that is deleted meanwhile, with its status.
+    unseen: new Attempts({ clock, random, giveUpAfterMilliseconds: removedMilliseconds }),
     turns: new NodeTurns(),
     disrupted: metrics?.ended ?? (() => undefined),
     namespaces: new Namespaces(parts.client.resource(coreResources.namespaces), parts.podOptions.nodeCache),

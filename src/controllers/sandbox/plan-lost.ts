@@ -136,7 +136,7 @@ function ending(pod: Pod | undefined): SandboxAction[] {
 }
 
 /** A node that is back for longer has ended what the API server does not list. */
-const removedMilliseconds = 600_000;
+export const removedMilliseconds = 600_000;
 /** A call that has failed otherwise than without an answer is repeated after that. */
 const repeatMilliseconds = 30_000;
 /** A sandbox that is lost more often has just been lost for another reason. */

@@ -1,13 +1,12 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { checkpointsKept } from "../../api/pod/disruption.ts";
-import { checkpointState } from "../../api/state/checkpoint.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { byCapture } from "../cluster/pause-checkpoint.ts";
+import { surplusOf } from "../cluster/pause-checkpoint.ts";
 import { endProblem, isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
 import { awaitsImage, isResume } from "./rollback.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
@@ -44,12 +43,8 @@ export function planPaused(state: SandboxState): SandboxPlan {
 export function surplusAutomatic({ sandbox, pod, pauseCheckpoint, automatic = [] }: SandboxState): Checkpoint[] {
   const kept = checkpointsKept((pod?.metadata ?? sandbox.status?.podInfo)?.annotations ?? {});
   const others = automatic.filter((one) => one !== pauseCheckpoint);
-  const succeeded = others.filter((one) => checkpointState(one) === "succeeded").toSorted(byCapture);
   const isHolding = automatic.length > others.length;
-  return [
-    ...succeeded.slice(isHolding ? kept - 1 : kept),
-    ...others.filter((one) => checkpointState(one) === "failed"),
-  ];
+  return surplusOf(others, isHolding ? kept - 1 : kept);
 }
 
 /** Whether the Pod was created while the status of the resume was written, and that write has failed. */

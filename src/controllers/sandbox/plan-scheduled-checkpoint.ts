@@ -16,12 +16,12 @@ import { soonest } from "../../kube/controller.ts";
 import type { Transition } from "../../kube/events.ts";
 import {
   automaticCheckpointName,
-  byCapture,
   capturedAt,
   capturedPodUid,
   lastAutomatic,
+  surplusOf,
 } from "../cluster/pause-checkpoint.ts";
-import { contentsOfPause, type SandboxAction, type SandboxPlan, type SandboxState } from "./state.ts";
+import { contentsOfPause, type SandboxPlan, type SandboxState } from "./state.ts";
 import { amended, type ConditionChange } from "./status.ts";
 
 type Automatic = NonNullable<RametSandboxStatus["automatic"]>;
@@ -231,11 +231,7 @@ function later(plan: SandboxPlan, milliseconds: number): SandboxPlan {
 /** Those before the last ones are deleted when the later ones have succeeded, and failed ones of an earlier Pod. */
 function withPruned({ automatic = [], sandbox }: SandboxState, plan: SandboxPlan, kept: number): SandboxPlan {
   const current = sandbox.status?.ramet?.automatic?.taking;
-  const succeeded = automatic.filter((one) => checkpointState(one) === "succeeded").toSorted(byCapture);
-  const failed = automatic.filter((one) => checkpointState(one) === "failed" && !isNamed(one, current ?? ""));
-  const removed = [...succeeded.slice(kept), ...failed].map((checkpoint): SandboxAction => ({
-    do: "deleteCheckpoint",
-    checkpoint,
-  }));
+  const surplus = surplusOf(automatic, kept).filter((one) => !isNamed(one, current ?? ""));
+  const removed = surplus.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
   return removed.length === 0 ? plan : { ...plan, actions: [...plan.actions, ...removed] };
 }
