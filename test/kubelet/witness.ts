@@ -60,7 +60,7 @@ export class Witness {
 
   /**
    * A program repeats a report without a response, and a connection of a captured sandbox can deliver its request seconds after the
-   * repetition of it. So one lower number says nothing. A program that has lost something goes on from there.
+   * repetition of it. So one lower number says nothing. A program that has lost something continues from there.
    */
   #report(name: string, { token, count, from }: Pick<Seen, "token" | "count" | "from">): void {
     const at = performance.now();

@@ -91,7 +91,7 @@ it("accepts Pods if it has no mark and they tolerate its taints", () => {
   expect(acceptsPods(kept, [])).toBe(false);
 });
 
-it("keeps Pods away by itself only with a cordon or a taint that they do not tolerate", () => {
+it("keeps Pods away without its controllers only with a cordon or a taint that they do not tolerate", () => {
   expect(refusesPods(node([], { unschedulable: true }), [])).toBe(true);
   expect(refusesPods(tainted("karpenter.sh/disrupted"), [])).toBe(true);
   const discouraging = tainted("karpenter.sh/disrupted", "PreferNoSchedule");

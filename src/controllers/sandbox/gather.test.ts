@@ -33,7 +33,7 @@ it("captures a sandbox whose Pod is being ended without waiting for its volumes 
   expect(await found).toBeUndefined();
 });
 
-it("goes on without the answer after a second, and plans the sandbox again when it is there", async () => {
+it("continues without the answer after a second, and plans the sandbox again when it is there", async () => {
   const { answer, clock, requeued, found } = asking(pod());
   clock.advance(1_000);
   expect(await found).toEqual({ turn: "later" });

@@ -138,7 +138,7 @@ function final(
   return { ...status, ramet: { ...ramet, ...(isKept && { disruption }) } };
 }
 
-/** A program that has ended by itself meanwhile was not disrupted. */
+/** A program that has exited meanwhile was not disrupted. */
 function isOwnEnd(
   { sandbox, pod }: SandboxState,
   phase: "Succeeded" | "Failed",
