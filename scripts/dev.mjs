@@ -1,5 +1,4 @@
 // `npm run dev`: a local cluster that restarts its controller and gateway when a file below src/ changes.
-// Options: --name <name> (the cluster's name, "dev" by default).
 import { globSync, watch } from "node:fs";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
@@ -17,8 +16,15 @@ import { prepareCluster } from "../src/local/prepare-cluster.ts";
 import { signalProcess } from "../src/base/process-identity.ts";
 import { startCluster } from "../src/local/up.ts";
 
-const { values } = parseArgs({ options: { name: { type: "string", default: "dev" } } });
-const { name } = values;
+const help = `npm run dev -- [options]
+
+Starts a local cluster, and restarts its controller and gateway when a file below src/ changes. Ctrl-C stops it.
+
+  --name <name>   the cluster's name (default dev)
+
+Example: npm run dev -- --name feature`;
+
+const { name } = parseOptions();
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 // Apart from dist/, which tests rebuild. Below the package, where the programs find its dependencies.
 const output = join(root, "node_modules/.cache/ramet-dev");
@@ -81,6 +87,20 @@ async function run() {
   } finally {
     console.error(`Stopping the cluster ${name}`);
     await stopCluster({ directory, clock, signal: new AbortController().signal, purge: false });
+  }
+}
+
+/** Ends the process after `--help` and after a wrong option. */
+function parseOptions() {
+  try {
+    const options = { name: { type: "string", default: "dev" }, help: { type: "boolean", short: "h" } };
+    const { values } = parseArgs({ options });
+    if (!values.help) return values;
+    console.log(help);
+    process.exit(0);
+  } catch (error) {
+    console.error(`${error.message}\n\n${help}`);
+    process.exit(2);
   }
 }
 
