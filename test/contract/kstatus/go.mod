@@ -1,9 +1,10 @@
-// Computes the status of objects as kubectl, Flux and kpt do. Only a test uses it.
+// Computes the status of objects as kubectl, Flux, kpt and Argo CD do. Only a test uses it.
 module ramet.dev/kstatus
 
 go 1.26.0
 
 require (
+	github.com/yuin/gopher-lua v1.1.2
 	k8s.io/apimachinery v0.30.1
 	sigs.k8s.io/cli-utils v0.37.2
 )

@@ -1,6 +1,9 @@
 import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { beforeAll, expect, it } from "vitest";
+import { parse } from "yaml";
 import { Checkpoint, type CheckpointStatus } from "../../../src/api/kinds/checkpoint.ts";
 import { NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
 import { SandboxClaim } from "../../../src/api/kinds/sandbox-claim.ts";
@@ -202,7 +205,7 @@ function failedBuild(status: object): object {
 const running1: Building = { status: "True", reason: "RunningStep", message: "Step 1 of 2" };
 const done: Building = { status: "False", reason: "Built", message: "" };
 
-const states: [string, object, "Current" | "InProgress" | "Failed" | "Terminating"][] = [
+const states: [string, object, "Current" | "InProgress" | "Failed"][] = [
   ["a Checkpoint that is captured", capturing(), "InProgress"],
   ["a Checkpoint that succeeded", checkpoint({ capture: { state: "done", value: record } }), "Current"],
   ["a Checkpoint that failed", checkpoint({}), "Failed"],
@@ -285,23 +288,40 @@ function failing(): object {
   return set({ backoff });
 }
 
-let computed: string[] = [];
+let reports: { kstatus: string; argo: string; message: string }[] = [];
 
 beforeAll(async () => {
   const objects = states.map(([, object]) => observed(object));
   const running = promisify(execFile)("go", ["run", "."], { cwd: import.meta.dirname });
-  running.child.stdin?.end(JSON.stringify(objects));
-  computed = JSON.parse((await running).stdout) as string[];
+  running.child.stdin?.end(JSON.stringify({ objects, script: await argoScript() }));
+  reports = JSON.parse((await running).stdout) as typeof reports;
 });
+
+/** The health check that users copy from the documentation. */
+async function argoScript(): Promise<string> {
+  const page = await readFile(join(import.meta.dirname, "../../../docs/tasks/gitops.md"), "utf8");
+  const [, configMap = ""] = /## Argo CD[^]*?```yaml\n([^]*?)```/.exec(page) ?? [];
+  const { data } = parse(configMap) as { data: { "resource.customizations": string } };
+  const checks = parse(data["resource.customizations"]) as Record<string, { "health.lua": string }>;
+  const kinds = Object.keys(checks).map((key) => key.split("/")[1]);
+  expect(kinds.sort()).toEqual(["Checkpoint", "NamedSnapshot", "Sandbox", "SandboxClaim", "SandboxSet"]);
+  return checks["ramet.dev/NamedSnapshot"]?.["health.lua"] ?? "";
+}
 
 /** As the status writer writes it. */
 function observed(object: object): object {
   return { ...object, status: { ...(object as { status: object }).status, observedGeneration: metadata.generation } };
 }
 
-it.each(states.map(([name, , expected], index) => ({ name, expected, index })))(
-  "kstatus reports $name as $expected",
-  ({ expected, index }) => {
-    expect(computed[index], JSON.stringify(states[index]?.[1])).toBe(expected);
+const healthOf = { Current: "Healthy", InProgress: "Progressing", Failed: "Degraded" };
+
+it.each(states.map(([name, object, expected], index) => ({ name, object, expected, index })))(
+  "kstatus reports $name as $expected, and Argo CD reports the same",
+  ({ object, expected, index }) => {
+    const { kstatus, argo, message } = reports[index] ?? {};
+    expect(kstatus, JSON.stringify(object)).toBe(expected);
+    const isPaused = expected === "Current" && (object as Sandbox).status?.phase === "Paused";
+    expect(argo, JSON.stringify(object)).toBe(isPaused ? "Suspended" : healthOf[expected]);
+    if (expected === "Failed") expect(message).not.toBe("");
   },
 );

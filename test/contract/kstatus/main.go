@@ -1,4 +1,4 @@
-// Reads a JSON list of objects from stdin, and prints the list of their statuses as kstatus computes them.
+// Reads objects and a script from stdin, and prints how kstatus and Argo CD report each object.
 package main
 
 import (
@@ -6,28 +6,82 @@ import (
 	"log"
 	"os"
 
+	lua "github.com/yuin/gopher-lua"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 )
 
+type input struct {
+	Objects []json.RawMessage `json:"objects"`
+	Script  string            `json:"script"`
+}
+
+type report struct {
+	Kstatus string `json:"kstatus"`
+	Argo    string `json:"argo"`
+	Message string `json:"message"`
+}
+
 func main() {
-	var objects []json.RawMessage
-	if err := json.NewDecoder(os.Stdin).Decode(&objects); err != nil {
+	var given input
+	if err := json.NewDecoder(os.Stdin).Decode(&given); err != nil {
 		log.Fatal(err)
 	}
-	computed := make([]string, 0, len(objects))
-	for _, text := range objects {
+	reports := make([]report, 0, len(given.Objects))
+	for _, text := range given.Objects {
 		var object unstructured.Unstructured
 		if err := object.UnmarshalJSON(text); err != nil {
 			log.Fatal(err)
 		}
-		result, err := status.Compute(&object)
+		computed, err := status.Compute(&object)
 		if err != nil {
 			log.Fatal(err)
 		}
-		computed = append(computed, result.Status.String())
+		health := healthOf(object.Object, given.Script)
+		reports = append(reports, report{computed.Status.String(), health["status"], health["message"]})
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(computed); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(reports); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// Runs a health check as Argo CD does: with its library, without modules, and with the object as the global "obj".
+func healthOf(object map[string]any, script string) map[string]string {
+	vm := lua.NewState(lua.Options{SkipOpenLibs: true})
+	defer vm.Close()
+	vm.Push(vm.NewFunction(lua.OpenBase))
+	vm.Call(0, 0)
+	vm.SetGlobal("obj", valueOf(vm, object))
+	if err := vm.DoString(script); err != nil {
+		log.Fatal(err)
+	}
+	health := map[string]string{}
+	vm.CheckTable(-1).ForEach(func(key, value lua.LValue) { health[key.String()] = value.String() })
+	return health
+}
+
+func valueOf(vm *lua.LState, value any) lua.LValue {
+	switch value := value.(type) {
+	case map[string]any:
+		table := vm.NewTable()
+		for key, item := range value {
+			table.RawSetString(key, valueOf(vm, item))
+		}
+		return table
+	case []any:
+		table := vm.NewTable()
+		for _, item := range value {
+			table.Append(valueOf(vm, item))
+		}
+		return table
+	case string:
+		return lua.LString(value)
+	case bool:
+		return lua.LBool(value)
+	case int64:
+		return lua.LNumber(value)
+	case float64:
+		return lua.LNumber(value)
+	}
+	return lua.LNil
 }
