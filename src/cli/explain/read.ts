@@ -59,8 +59,11 @@ export class FactReader {
   /** Reads one thing within its time. @param what its plural, for the reason why it is unknown */
   async read<T>(what: string, call: (signal: AbortSignal) => Promise<T | undefined>): Promise<Read<T>> {
     const { clock, signal } = this.#io;
-    const left = Math.max(1, this.#endsAt - clock.monotonicMilliseconds());
-    const read = await see({ what, clock, milliseconds: Math.min(readMilliseconds, left), signal }, call);
+    const left = this.#endsAt - clock.monotonicMilliseconds();
+    const read: Read<T> =
+      left > 0
+        ? await see({ what, clock, milliseconds: Math.min(readMilliseconds, left), signal }, call)
+        : { unknown: `${what} were not read: the reads before took ${allReadsMilliseconds / 1000} s` };
     if ("unknown" in read) this.unknown.add(read.unknown);
     return read;
   }
@@ -69,10 +72,11 @@ export class FactReader {
 /** A fact about something that nothing names. */
 export const absent = { value: undefined };
 
-const readMilliseconds = 800;
+/** A distant or busy API server answers within this time. A read that was dropped leaves an explanation without its cause. */
+const readMilliseconds = 2_500;
 
-/** Together with the start of the command, this leaves an answer within 2 s, however long the chain of causes is. */
-const allReadsMilliseconds = 1_600;
+/** The longest wait for an answer when the API server does not respond, however long the chain of causes is. */
+const allReadsMilliseconds = 5_000;
 
 /**
  * Compares two Events of one cluster; the one that was observed later comes first.
