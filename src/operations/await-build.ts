@@ -4,7 +4,7 @@ import { hasCurrentEngine, isBuildFailure, type SnapshotState, snapshotState } f
 import { describeProblem, reportedBy } from "../api/state/problem.ts";
 import { RametError } from "../base/errors.ts";
 import { failureOf } from "../kube/reported-state.ts";
-import { conditionOf } from "../api/state/condition.ts";
+import { conditionOf } from "../api/state/problem.ts";
 import type { Settled, Wait, Watched } from "./objects.ts";
 
 /** The build that is waited for. */

@@ -1,6 +1,6 @@
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { RametError } from "../base/errors.ts";
-import { conditionOf } from "../api/state/condition.ts";
+import { conditionOf } from "../api/state/problem.ts";
 import { describeProblem } from "../api/state/problem.ts";
 import {
   failedPause,

@@ -5,7 +5,7 @@ import { annotations } from "../names/labels.ts";
 import { initRequestDigest } from "../names/init-request.ts";
 import { isRollbackPending, rollbackRequest } from "../names/rollback-request.ts";
 import type { Condition } from "../schema/metadata.ts";
-import { conditionOf, type WithConditions } from "./condition.ts";
+import { conditionOf, type WithConditions } from "./problem.ts";
 import type { Problem } from "../schema/problem.ts";
 import { problemIn, reportedBy, within } from "./problem.ts";
 

@@ -21,7 +21,7 @@ import { type Cause, type CommonFacts, NodeFacts, PodFacts, valueOf } from "./fa
 import { withIgnored, explainTemplate, explainKey } from "./other-kind-rules.ts";
 import { absent, type FactReader } from "./read.ts";
 import { explainSandbox } from "./sandbox-rules.ts";
-import { explainClaim } from "./claim-rules.ts";
+import { explainClaim } from "./other-kind-rules.ts";
 import { explainSet } from "./set-rules.ts";
 import { explainSnapshot } from "./snapshot-rules.ts";
 

@@ -11,7 +11,7 @@ import { unpackFailure } from "../../cell/layers/layer-cache.ts";
 import { scratchHint, spaceHint } from "../../store/store-error.ts";
 import { explainCheckpoint, isFreedByDeletion, withStorage } from "./checkpoint-rules.ts";
 import type { Cause } from "./facts.ts";
-import { explainClaim } from "./claim-rules.ts";
+import { explainClaim } from "./other-kind-rules.ts";
 import { explainSet } from "./set-rules.ts";
 import { explainSnapshot } from "./snapshot-rules.ts";
 import { renderExplained } from "./explain.ts";

@@ -10,7 +10,13 @@ import { portRoutes } from "./port-routes.ts";
 import { sandboxRoutes } from "./sandbox-routes.ts";
 import { servePreviews } from "./serve-previews.ts";
 import { serveTerminals } from "./serve-terminals.ts";
-import { templateRoutes } from "./template-routes.ts";
+import type { SandboxSet } from "../../../api/kinds/sandbox-set.ts";
+import type { SandboxTemplate } from "../../../api/kinds/sandbox-template.ts";
+import { annotations } from "../../../api/names/labels.ts";
+import { PodTemplateSpec } from "../../../api/schema/pod-template.ts";
+import { defined } from "../../../base/defined.ts";
+import { needs } from "../../keys/needs.ts";
+import { findTemplate, listTemplates, templateName } from "../../service/source.ts";
 
 /** The HTTP API of AgentTier, as far as its Python client and command line use it. */
 export function agentTierDialect(agentTier: AgentTier): Dialect {
@@ -108,6 +114,46 @@ const userRoute = route("GET", "/user/me", {
     isAdmin: false,
   }),
 });
+
+const Template = z
+  .object({
+    name: z.string(),
+    description: z.string(),
+    image: z.string().optional(),
+    resourceVersion: z.string().optional(),
+    spec: z.looseObject({}).describe("The spec of the SandboxTemplate or SandboxSet."),
+  })
+  .meta({ id: "Template" });
+
+const templateRoutes: readonly AgentTierRoute[] = [
+  route("GET", "/templates", {
+    summary: "Lists the sets and templates of the namespace, but templates that were kept for checkpoints.",
+    needs: needs.listSources,
+    answers: { 200: z.object({ templates: z.array(Template) }) },
+    handle: ({ service }, { caller: { namespace } }) => ({
+      templates: listTemplates(service, namespace).map(templateView),
+    }),
+  }),
+  route("GET", "/templates/:name", {
+    summary: "Describes a set or a template.",
+    needs: needs.readSource,
+    answers: { 200: Template },
+    handle: ({ service }, { params: { name = "" }, caller: { namespace } }) =>
+      templateView(findTemplate(service, namespace, name)),
+  }),
+];
+
+function templateView(template: SandboxTemplate | SandboxSet): z.infer<typeof Template> {
+  const { metadata, spec, kind } = template;
+  const image = PodTemplateSpec.safeParse(spec.template).data?.spec.containers[0]?.image;
+  return {
+    name: templateName(template),
+    description: metadata.annotations?.[annotations.description] ?? `${kind} of the namespace ${metadata.namespace}`,
+    ...defined({ image }),
+    resourceVersion: metadata.resourceVersion,
+    spec,
+  };
+}
 
 /** The path below which all routes are, but those of probes. */
 const prefix = "/api/v1";
