@@ -1,5 +1,5 @@
 import { fieldsIgnored } from "../../src/api/fields/ignored-condition.ts";
-import { conditionOf, type WithConditions } from "../../src/api/state/condition.ts";
+import { conditionOf, type WithConditions } from "../../src/api/state/problem.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { visible } from "../../src/base/visible.ts";
 import type { KubeObject } from "../../src/kube/object.ts";

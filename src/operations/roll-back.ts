@@ -3,7 +3,7 @@ import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { annotations } from "../api/names/labels.ts";
 import { rollbackRequest } from "../api/names/rollback-request.ts";
 import { RametError } from "../base/errors.ts";
-import { conditionOf } from "../api/state/condition.ts";
+import { conditionOf } from "../api/state/problem.ts";
 import { missingPart } from "../api/state/sandbox.ts";
 import { describeState, failureOf } from "../kube/reported-state.ts";
 import type { Objects, Settled, Wait, Watched } from "./objects.ts";

@@ -1,6 +1,6 @@
 import type { NamedSnapshotStatus, SnapshotVersion } from "../kinds/named-snapshot-status.ts";
 import type { Condition } from "../schema/metadata.ts";
-import { conditionOf, hasObserved } from "./condition.ts";
+import { conditionOf, hasObserved } from "./problem.ts";
 
 /**
  * What the status of a named snapshot means:

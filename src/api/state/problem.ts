@@ -1,6 +1,7 @@
 import { defined } from "../../base/defined.ts";
 import { isErrorCode } from "../../base/error-codes.ts";
 import { RametError, type RametErrorOptions } from "../../base/errors.ts";
+import type { Condition } from "../schema/metadata.ts";
 import type { Problem, Problems } from "../schema/problem.ts";
 
 /** A status with problems: that of a kind of OpenKruise Agents has them below `ramet`. */
@@ -53,4 +54,21 @@ export function sentenceOf({ cause, hint }: Pick<Problem, "cause" | "hint">): st
 /** Cause and hint for people, without the code. */
 export function describeProblem({ cause, hint }: Problem): string {
   return hint === undefined ? cause : `${cause}. ${hint}`;
+}
+
+/** An object whose status has conditions. */
+export interface WithConditions {
+  status?: { conditions?: readonly Condition[] | undefined } | undefined;
+}
+
+export function conditionOf({ status }: WithConditions, type: string): Condition | undefined {
+  return status?.conditions?.find((condition) => condition.type === type);
+}
+
+/** Whether the controllers have processed a generation of a spec. */
+export function hasObserved(
+  { status }: { status?: { observedGeneration?: number | undefined } | undefined },
+  generation = 0,
+): boolean {
+  return (status?.observedGeneration ?? 0) >= generation;
 }

@@ -1,5 +1,5 @@
 import type { SandboxSet } from "../kinds/sandbox-set.ts";
-import { conditionOf, hasObserved } from "./condition.ts";
+import { conditionOf, hasObserved } from "./problem.ts";
 
 /**
  * What the status of a set means:

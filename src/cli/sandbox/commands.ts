@@ -182,5 +182,5 @@ If it has PersistentVolumeClaims, --volumes Shared confirms that they keep their
 Beside other controllers, a clone with another name replaces the sandbox.`,
     )
     .examples("id=$(ramet checkpoint create a)", 'ramet rollback a "$id"')
-    .usesCluster(async () => (await import("./rollback.ts")).rollBackSandbox, "name", "to");
+    .usesCluster(async () => (await import("./pause.ts")).rollBackSandbox, "name", "to");
 }
