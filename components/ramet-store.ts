@@ -1,9 +1,8 @@
-import { type Input, output, type Output } from "@pulumi/pulumi";
-import { formatStoreAddress, type StoreLocation } from "../src/api/store/store-address.ts";
+import { type Input, type Output, output } from "@pulumi/pulumi";
+import { type StoreLocation, formatStoreAddress } from "../src/api/store/store-address.ts";
 import { RametError } from "../src/base/errors.ts";
-import type { MountedStore } from "../src/install/install-options.ts";
-import { accessFields, type RemoteStore } from "../src/install/remote-store.ts";
-import { validatedField, runError, withRunError } from "./run-error.ts";
+import { type MountedStore, type RemoteStore, accessFields } from "../src/install/install-options.ts";
+import { runError, validatedField, withRunError } from "./run-error.ts";
 
 /** The store of checkpoints. Set exactly one of the kinds. On a cluster, checkpoints need a bucket. */
 export interface RametStore {

@@ -1,13 +1,9 @@
 import { type Command, CommanderError, Option } from "commander";
 import { RametError } from "../base/errors.ts";
 import { checkpointCommands } from "./checkpoint/commands.ts";
-import { claimCommands, setCommands } from "./set/commands.ts";
 import { completionCommand } from "./completion/command.ts";
 import { doctorCommand, upgradeCommand } from "./doctor/commands.ts";
 import { explainCommand } from "./explain/command.ts";
-import { exitCodes } from "./exit-codes.ts";
-import { forkCommand, sandboxCommands, rollbackCommand } from "./sandbox/commands.ts";
-import { gcCommand, storeCommands } from "./store/commands.ts";
 import { type Io, isBrokenPipe } from "./io.ts";
 import { keyCommands, keysCommands } from "./key/commands.ts";
 import { localCommands } from "./local/commands.ts";
@@ -16,9 +12,12 @@ import { nodeCommands } from "./node/commands.ts";
 import { objectCommands } from "./object/commands.ts";
 import { packageVersion } from "./package-version.ts";
 import { type Act, RametCommand } from "./ramet-command.ts";
-import { reportError } from "./report-error.ts";
-import { serverCommands, csiDriverCommand, manifestsCommand } from "./server/commands.ts";
+import { exitCodes, reportError } from "./report-error.ts";
+import { forkCommand, rollbackCommand, sandboxCommands } from "./sandbox/commands.ts";
+import { csiDriverCommand, manifestsCommand, serverCommands } from "./server/commands.ts";
+import { claimCommands, setCommands } from "./set/commands.ts";
 import { snapshotCommands } from "./snapshot/commands.ts";
+import { gcCommand, storeCommands } from "./store/commands.ts";
 import { reportUsage } from "./usage-error.ts";
 
 /** Runs `ramet` with these arguments. Never throws: reports failures on stderr. */

@@ -1,7 +1,7 @@
 import { Command, Option } from "commander";
 import { volumesOnRestore } from "../api/names/volumes-on-restore.ts";
 import type { Cluster, ClusterOptions } from "./cluster/cluster.ts";
-import { exitCodes } from "./exit-codes.ts";
+import { exitCodes } from "./report-error.ts";
 import type { Io } from "./io.ts";
 import { timeoutMilliseconds } from "./options.ts";
 

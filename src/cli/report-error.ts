@@ -1,5 +1,5 @@
+import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
-import { exitCodeOf, exitCodes } from "./exit-codes.ts";
 import { type Io, printLine } from "./io.ts";
 
 /**
@@ -33,4 +33,30 @@ function withVolumesHint(failure: RametError): RametError {
   const repeat = "the command with --volumes Empty or --volumes Shared";
   const hint = failure.hint === undefined ? `Repeat ${repeat}` : `${failure.hint}, then repeat ${repeat}`;
   return new RametError(failure.code, failure.message, { hint, cause: failure });
+}
+
+/** The exit codes of `ramet`. `ramet sandbox exec` exits with the exit code of its command instead. */
+export const exitCodes = {
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  notFound: 3,
+  timeout: 4,
+  interrupted: 130,
+  brokenPipe: 141,
+} as const;
+
+export function exitCodeOf(code: ErrorCode): number {
+  switch (code) {
+    case "InvalidArgument":
+      return exitCodes.usage;
+    case "NotFound":
+      return exitCodes.notFound;
+    case "Timeout":
+      return exitCodes.timeout;
+    case "Canceled":
+      return exitCodes.interrupted;
+    default:
+      return exitCodes.failed;
+  }
 }

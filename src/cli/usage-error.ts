@@ -1,8 +1,7 @@
 import type { Command, CommanderError } from "commander";
 import { RametError } from "../base/errors.ts";
-import { exitCodes } from "./exit-codes.ts";
 import type { Io } from "./io.ts";
-import { reportError } from "./report-error.ts";
+import { exitCodes, reportError } from "./report-error.ts";
 
 /**
  * Reports a command line that commander refused. Returns the exit code. `--help` and `--version` end in the same way, and so does

@@ -7,7 +7,7 @@ import { type Log, silentLog } from "../base/log.ts";
 import { isResumeProof, resumeProofHeader } from "../cell/client/resume-proof.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { Liveness } from "../kube/liveness.ts";
-import { guestSecretReader } from "../kube/system-reader.ts";
+import { guestSecretReader } from "../kube/connection.ts";
 import { agentTierDialect } from "./dialects/agenttier/routes.ts";
 import { e2bDialect } from "./dialects/e2b/routes.ts";
 import { nativeDialect } from "./dialects/native/routes.ts";

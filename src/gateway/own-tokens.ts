@@ -5,7 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import { type ClientTokenUse, valueIdIn } from "../cell/client/cell-token.ts";
 import { tokenHint } from "./token-verifier.ts";
 import type { ClientRequest } from "./exchange.ts";
-import { type Found, isUid } from "./find-sandbox.ts";
+import { type Found, isUid } from "./routed-sandbox.ts";
 import { guestTokenHeader, trafficTokenHeader } from "./forwarded-headers.ts";
 import { Refusal } from "./refusal.ts";
 import { equalSecrets } from "../base/secrets.ts";

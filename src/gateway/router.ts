@@ -9,14 +9,22 @@ import type { Access, AccessQuestion, SandboxRight } from "./access.ts";
 import type { ClientOrigin } from "./client-origin.ts";
 import type { Destination } from "./destination.ts";
 import type { ClientRequest, Exchange } from "./exchange.ts";
-import { type Found, findSandbox, isUid, sandboxTitle, uidOf } from "./find-sandbox.ts";
 import { upgradeHint } from "./forward-upgrade.ts";
 import { guestTokenHeader, tokenHeader } from "./forwarded-headers.ts";
-import { authorizeByOwnTokens, entryPass, guestPass, type Pass } from "./own-tokens.ts";
+import { type Pass, authorizeByOwnTokens, entryPass, guestPass } from "./own-tokens.ts";
 import { Refusal } from "./refusal.ts";
-import { isEntrance, isPublicPort, type RoutedSandbox } from "./routed-sandbox.ts";
+import {
+  type Found,
+  type RoutedSandbox,
+  findSandbox,
+  isEntrance,
+  isPublicPort,
+  isUid,
+  sandboxTitle,
+  uidOf,
+} from "./routed-sandbox.ts";
 import type { SandboxTokens } from "./sandbox-tokens.ts";
-import { isServing, type ServingSandboxes, type WaitingClient } from "./serving-sandboxes.ts";
+import { type ServingSandboxes, type WaitingClient, isServing } from "./serving-sandboxes.ts";
 import { tokenHint } from "./token-verifier.ts";
 import type { Route } from "./upstreams.ts";
 

@@ -9,7 +9,7 @@ import { expect, it, onTestFinished } from "vitest";
 import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { silentLog } from "../base/log.ts";
 import { issueCertificate } from "../local/control-plane/certificate.ts";
-import { onFirstBytes } from "./first-bytes.ts";
+import { onFirstBytes } from "./connections.ts";
 import { TlsClients } from "./tls.ts";
 
 const directory = await mkdtemp(join(tmpdir(), "ramet-"));

@@ -1,15 +1,14 @@
-import { cellPort } from "../api/wire/cell-api.ts";
 import { renderCrds } from "../api/kinds/crd.ts";
 import { labels as cellLabels } from "../api/names/labels.ts";
 import { systemNamespace } from "../api/names/system-names.ts";
+import { cellPort } from "../api/wire/cell-api.ts";
 import { admissionPolicies } from "./admission-policies.ts";
-import { clientRole } from "./http-server-rights.ts";
 import { controllerManifests } from "./controller-manifests.ts";
 import { controllerRights } from "./controller-rights.ts";
 import { clientApiManifests, gatewayManifests } from "./http-server-manifests.ts";
-import type { InstallOptions } from "./install-options.ts";
+import { clientRole } from "./http-server-rights.ts";
+import { type InstallOptions, identityAnnotations, identityLabels } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
-import { identityAnnotations, identityLabels } from "./remote-store.ts";
 import { serverArguments } from "./setting-values.ts";
 
 /**

@@ -12,7 +12,7 @@ import { ensurePythonImage } from "./images/python-image.ts";
 import { acquireTools } from "./tools/acquire-tools.ts";
 import { isPinnedRunsc, toolNames } from "./tools/pinned-tools.ts";
 import { cacheDirectory, packageRoot } from "./tools/tool.ts";
-import { makeUserDirectory } from "./user-directory.ts";
+import { makeUserDirectory } from "./cluster-directory.ts";
 
 type Settings = Pick<ClusterSetting, "defaultLimits" | "allowPrivateNetworks" | "verifyRestores" | "domain">;
 

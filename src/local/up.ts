@@ -1,15 +1,14 @@
 import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
+import { type Clock, canceled, delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
-import { canceled, delay, type Clock } from "../base/clock.ts";
-import type { ClusterDirectory } from "./cluster-directory.ts";
-import { isSupervised, readStatus, type ClusterStatus } from "./cluster-status.ts";
-import { writeSetting, type ClusterSetting } from "./cluster-setting.ts";
+import { type ProcessIdentity, identifyProcess, isProcessRunning, untilEnded } from "../base/process-identity.ts";
+import { type ClusterDirectory, makeUserDirectory } from "./cluster-directory.ts";
+import { type ClusterSetting, writeSetting } from "./cluster-setting.ts";
+import { type ClusterStatus, isSupervised, readStatus } from "./cluster-status.ts";
 import { killOrphans, stopSupervisor } from "./down.ts";
-import { identifyProcess, isProcessRunning, type ProcessIdentity, untilEnded } from "../base/process-identity.ts";
 import { withLock } from "./tools/lock.ts";
-import { makeUserDirectory } from "./user-directory.ts";
 
 export interface UpOptions {
   directory: ClusterDirectory;

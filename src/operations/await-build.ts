@@ -1,10 +1,9 @@
 import type { NamedSnapshot } from "../api/kinds/named-snapshot.ts";
 import { annotations } from "../api/names/labels.ts";
-import { hasCurrentEngine, isBuildFailure, type SnapshotState, snapshotState } from "../api/state/named-snapshot.ts";
-import { describeProblem, reportedBy } from "../api/state/problem.ts";
+import { type SnapshotState, hasCurrentEngine, isBuildFailure, snapshotState } from "../api/state/named-snapshot.ts";
+import { conditionOf, describeProblem, reportedBy } from "../api/state/problem.ts";
 import { RametError } from "../base/errors.ts";
 import { failureOf } from "../kube/reported-state.ts";
-import { conditionOf } from "../api/state/problem.ts";
 import type { Settled, Wait, Watched } from "./objects.ts";
 
 /** The build that is waited for. */

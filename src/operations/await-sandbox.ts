@@ -1,7 +1,5 @@
 import type { Sandbox } from "../api/kinds/sandbox.ts";
-import { RametError } from "../base/errors.ts";
-import { conditionOf } from "../api/state/problem.ts";
-import { describeProblem } from "../api/state/problem.ts";
+import { conditionOf, describeProblem } from "../api/state/problem.ts";
 import {
   failedPause,
   isStartRefused,
@@ -10,6 +8,7 @@ import {
   sandboxState,
   whyNeverServing,
 } from "../api/state/sandbox.ts";
+import { RametError } from "../base/errors.ts";
 import { describeReport, describeState, failureOf } from "../kube/reported-state.ts";
 import type { Settled, Wait, Watched } from "./objects.ts";
 

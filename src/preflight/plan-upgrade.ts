@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { type KnownEngine, enginesConfigMap, parseEngineList } from "../api/engine/engine-list.ts";
+import { type KnownEngine, enginesConfigMap, parseEngineList } from "../api/engine/engine.ts";
 import { type Checkpoint, checkpointKind } from "../api/kinds/checkpoint.ts";
 import type { SnapshotVersion } from "../api/kinds/named-snapshot-status.ts";
 import { type NamedSnapshot, namedSnapshotKind } from "../api/kinds/named-snapshot.ts";

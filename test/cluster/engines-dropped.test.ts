@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
-import { enginesConfigMap, parseEngineList } from "../../src/api/engine/engine-list.ts";
+import { enginesConfigMap, parseEngineList } from "../../src/api/engine/engine.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { longerGuest, otherGuest } from "../setup/other-engine.ts";

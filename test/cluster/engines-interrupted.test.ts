@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
-import { enginesConfigMap } from "../../src/api/engine/engine-list.ts";
+import { enginesConfigMap } from "../../src/api/engine/engine.ts";
 import type { NamedSnapshotStatus } from "../../src/api/kinds/named-snapshot-status.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { annotations, labels } from "../../src/api/names/labels.ts";

@@ -14,7 +14,7 @@ import { quantityToBytes, quantityToMillicores } from "../../src/base/quantity.t
 import { originReader } from "../../src/gateway/client-origin.ts";
 import { destinationOf } from "../../src/gateway/destination.ts";
 import { forwardedResponseHead, switchingHead } from "../../src/gateway/forwarded-headers.ts";
-import { findSandbox } from "../../src/gateway/find-sandbox.ts";
+import { findSandbox } from "../../src/gateway/routed-sandbox.ts";
 import { expiryOf } from "../../src/gateway/token-verifier.ts";
 import { kindOf } from "../../src/store/objects/layout.ts";
 import { jsonLike, textsLike } from "./inputs.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { enginesConfigMap } from "../../src/api/engine/engine-list.ts";
+import { enginesConfigMap } from "../../src/api/engine/engine.ts";
 import { systemNamespace } from "../../src/api/names/system-names.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
 import { annotations, jsonAnnotation } from "../names/labels.ts";
-import { tagPattern } from "./snapshot-tags.ts";
+import { tagPattern } from "./snapshot-reference.ts";
 
 /** One build that a client has requested. The named snapshot has one spec, so only the build that started last can be in progress. */
 export const ClientBuild = z.object({

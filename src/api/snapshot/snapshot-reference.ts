@@ -1,6 +1,8 @@
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import type { SnapshotVersion } from "../kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
+import { annotations, jsonAnnotation } from "../names/labels.ts";
 
 /** A reference to a named snapshot or one of its versions: `python`, `python@7`, `python@sha256:…`. */
 export interface SnapshotReference {
@@ -85,4 +87,21 @@ function pinned(kept: readonly SnapshotVersion[], { version, digest, current }: 
     kept.find((one) => one.version === version) ??
     kept.findLast(({ replaces = [] }) => version !== undefined && replaces.includes(version))
   );
+}
+
+/** A tag of a version, as in `python:stable`: a name that can move to another version. */
+export const tagPattern = /^[a-z0-9_.-]{1,128}$/;
+
+/** The tag that always names the current version. */
+export const defaultTag = "default";
+
+const Tags = z.record(z.string().regex(tagPattern), z.int().min(1));
+
+/** The versions of a named snapshot by their tags. An annotation that nobody can read names none. */
+export function tagsOf(snapshot: Pick<NamedSnapshot, "metadata">): Readonly<Record<string, number>> {
+  return jsonAnnotation(snapshot, annotations.tags, Tags) ?? {};
+}
+
+export function tagsAnnotation(tags: Readonly<Record<string, number>>): Record<string, string> {
+  return { [annotations.tags]: JSON.stringify(tags) };
 }

@@ -1,8 +1,8 @@
 import { defined } from "../../base/defined.ts";
 import { isErrorCode } from "../../base/error-codes.ts";
 import { RametError, type RametErrorOptions } from "../../base/errors.ts";
-import type { Problem, Problems } from "../schema/problem.ts";
 import type { Condition } from "../schema/metadata.ts";
+import type { Problem, Problems } from "../schema/problem.ts";
 
 /** A status with problems: that of a kind of OpenKruise Agents has them below `ramet`. */
 export interface WithProblems {

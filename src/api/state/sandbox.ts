@@ -1,13 +1,12 @@
 import { credentialsDigest } from "../credentials/credentials.ts";
 import { requestedEgress } from "../egress/effective-egress.ts";
 import type { Sandbox } from "../kinds/sandbox.ts";
-import { annotations } from "../names/labels.ts";
 import { initRequestDigest } from "../names/init-request.ts";
+import { annotations } from "../names/labels.ts";
 import { isRollbackPending, rollbackRequest } from "../names/rollback-request.ts";
 import type { Condition } from "../schema/metadata.ts";
-import { conditionOf, type WithConditions } from "./problem.ts";
 import type { Problem } from "../schema/problem.ts";
-import { problemIn, reportedBy, within } from "./problem.ts";
+import { type WithConditions, conditionOf, problemIn, reportedBy, within } from "./problem.ts";
 
 /**
  * What the status of a sandbox means:

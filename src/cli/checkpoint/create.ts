@@ -4,21 +4,20 @@ import { annotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { hasEnded, whyNeverServing } from "../../api/state/sandbox.ts";
-import { ttlPattern } from "../../base/duration.ts";
 import { defined } from "../../base/defined.ts";
+import { ttlPattern } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
 import { untilCaptured } from "../../operations/capture.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { findObject } from "../object/user-kind.ts";
-import { checkName, naming, type WaitFlags } from "../options.ts";
 import { checkpointColumns } from "../object/columns.ts";
+import { findObject } from "../object/user-kind.ts";
+import { type WaitFlags, checkName, naming } from "../options.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
 import type { Platform } from "../platform/platform.ts";
-import { reportFailure } from "../report-error.ts";
+import { exitCodes, reportFailure } from "../report-error.ts";
 
 export interface CreateCheckpointOptions extends ClusterOptions, WaitFlags {
   sandbox: string;

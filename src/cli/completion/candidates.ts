@@ -1,15 +1,14 @@
 import type { Command, Option } from "commander";
 import { within } from "../../base/within.ts";
 import { readKubeconfig } from "../../kube/kubeconfig-files.ts";
-import { coreResources, refOf, type ResourceRef } from "../../kube/resource-ref.ts";
+import { type ResourceRef, coreResources, refOf } from "../../kube/resource-ref.ts";
 import { localClusters } from "../../local/cluster-status.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { kubeconfigSource } from "../cluster/kubeconfig-source.ts";
-import { volumeKindNames, type VolumeKindName, isVolumeKind } from "../explain/volume-kinds.ts";
-import { volumeKinds } from "../explain/volume-resources.ts";
+import { type VolumeKindName, isVolumeKind, volumeKindNames, volumeKinds } from "../explain/volume-kinds.ts";
 import { type Io, writeAll } from "../io.ts";
 import { kindSpelled } from "../object/commands.ts";
-import { userKindNames, type UserKindName, userKinds } from "../object/user-kind.ts";
+import { type UserKindName, userKindNames, userKinds } from "../object/user-kind.ts";
 import { childNamed } from "../usage-error.ts";
 
 /** Where names come from. */

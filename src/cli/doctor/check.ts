@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { findingLevels, type Finding } from "../../preflight/finding.ts";
 import { checkTheCluster } from "../../preflight/preflight.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
+import { exitCodes } from "../report-error.ts";
 import { type Io, writeAll } from "../io.ts";
 import { table } from "../output/render.ts";
 import { RametError } from "../../base/errors.ts";

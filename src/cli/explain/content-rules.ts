@@ -1,7 +1,7 @@
 import { defined } from "../../base/defined.ts";
 import { contentAnnotations, volumeFinalizers } from "../../kube/volumes/snapshots.ts";
 import { explainDriverError, isBlockedByClass, recorded } from "./csi-texts.ts";
-import { completed, type Explanation, firstOf, type Found, type Rule } from "./explanation.ts";
+import { type Explanation, type Found, type Rule, completed, firstOf } from "./explanation.ts";
 import { type EventFacts, firstSeen, lastSeen, secondsSince, valueOf } from "./facts.ts";
 import {
   type ContentFacts,
@@ -10,12 +10,12 @@ import {
   heldBy,
   isLate,
   lastEventOf,
+  phaseOfContent,
   refersTo,
   retriedBy,
   sidecarSign,
   touch,
 } from "./volume-facts.ts";
-import { phaseOfContent } from "./volume-phase.ts";
 
 export function explainContent(facts: ContentFacts): Explanation {
   const found = explainDeletion(facts) ?? unbound(facts) ?? explainProgress(facts);

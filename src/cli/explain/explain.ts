@@ -4,14 +4,13 @@ import { visible } from "../../base/visible.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { type Cluster, type ClusterOptions, isUnknownKind, withCluster } from "../cluster/cluster.ts";
 import { type Io, writeAll } from "../io.ts";
-import { findObject, type UserKindName } from "../object/user-kind.ts";
+import { type UserKindName, findObject } from "../object/user-kind.ts";
 import { age, size } from "../output/render.ts";
 import type { Explanation, HeldStorage } from "./explanation.ts";
 import { Explainer } from "./gather.ts";
 import { FactReader } from "./read.ts";
-import { isVolumeKind, type VolumeKindName } from "./volume-kinds.ts";
+import { type VolumeKindName, isVolumeKind, volumeKinds } from "./volume-kinds.ts";
 import { explainVolume } from "./volume-read.ts";
-import { volumeKinds } from "./volume-resources.ts";
 
 export interface ExplainOptions extends ClusterOptions {
   objects: readonly { kind: UserKindName | VolumeKindName; name: string }[];

@@ -10,7 +10,7 @@ import { isCloneable } from "../../api/state/checkpoint.ts";
 import { problemIn } from "../../api/state/problem.ts";
 import { Storage } from "../../api/state/storage.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
-import { controllerOf, type KubeObject } from "../../kube/object.ts";
+import { type KubeObject, controllerOf } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { ignoredReport } from "../object/ignored-fields.ts";
@@ -18,11 +18,10 @@ import type { UserKindName } from "../object/user-kind.ts";
 import { explainCheckpoint, isFreedByDeletion, withStorage } from "./checkpoint-rules.ts";
 import type { Explanation } from "./explanation.ts";
 import { type Cause, type CommonFacts, NodeFacts, PodFacts, valueOf } from "./facts.ts";
-import { withIgnored, explainTemplate, explainKey } from "./other-kind-rules.ts";
-import { absent, type FactReader } from "./read.ts";
+import { explainKey, explainTemplate, withIgnored } from "./other-kind-rules.ts";
+import { type FactReader, absent } from "./read.ts";
 import { explainSandbox } from "./sandbox-rules.ts";
-import { explainClaim } from "./other-kind-rules.ts";
-import { explainSet } from "./set-rules.ts";
+import { explainClaim, explainSet } from "./set-rules.ts";
 import { explainSnapshot } from "./snapshot-rules.ts";
 
 /** Reads what an object depends on, and explains the chain from the cause to the object. */

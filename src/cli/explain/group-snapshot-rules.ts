@@ -3,10 +3,9 @@ import type { VolumeQuota } from "../../preflight/cluster-facts.ts";
 import { isUsedUp } from "../../preflight/snapshot-checks.ts";
 import { silenceSeconds } from "./content-rules.ts";
 import { type Block, blockIn, explainDriverError } from "./csi-texts.ts";
-import { completed, type Explanation, firstOf, type Found, type Rule } from "./explanation.ts";
+import { type Explanation, type Found, type Rule, completed, firstOf } from "./explanation.ts";
 import { type EventFacts, type Read, secondsSince, valueOf } from "./facts.ts";
-import { lastEventOf, phaseOfDeletion, retriedBy } from "./volume-facts.ts";
-import { phaseByStatus } from "./volume-phase.ts";
+import { lastEventOf, phaseByStatus, phaseOfDeletion, retriedBy } from "./volume-facts.ts";
 
 export interface GroupFacts {
   now: Date;

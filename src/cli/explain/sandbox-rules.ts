@@ -20,7 +20,7 @@ import {
 import { type SandboxFacts, secondsSince } from "./facts.ts";
 import { silentNode } from "./node-rules.ts";
 import { explainPod } from "./pod-rules.ts";
-import { refusedPod } from "./admission-texts.ts";
+import { refusedPod } from "./kubernetes-texts.ts";
 
 export function explainSandbox(facts: SandboxFacts): Explanation {
   return completed(rules(facts) ?? healthy(facts));

@@ -1,10 +1,12 @@
 import { defaultClassAnnotation, volumeFinalizers } from "../../kube/volumes/snapshots.ts";
+import { shellWord } from "../output/render.ts";
 import { explainDeletion, explainProgress, silenceSeconds } from "./content-rules.ts";
 import { type Block, blockIn, defaultsIn, explainDriverError, isInUse, isMisbound, recorded } from "./csi-texts.ts";
-import { completed, type Explanation, firstOf, type Found, type Rule } from "./explanation.ts";
+import { type Explanation, type Found, type Rule, completed, firstOf } from "./explanation.ts";
 import { secondsSince, valueOf } from "./facts.ts";
-import { shellWord } from "../output/render.ts";
+import { preparing } from "./preparation-rule.ts";
 import {
+  type VolumeSnapshotFacts as Facts,
   at,
   beingDeleted,
   contentFactsOf,
@@ -14,15 +16,13 @@ import {
   isLate,
   isProvisioning,
   lastEventOf,
+  phaseOfSnapshot,
   refersTo,
   restores,
   resyncedBy,
   retriedBy,
   touch,
-  type VolumeSnapshotFacts as Facts,
 } from "./volume-facts.ts";
-import { preparing } from "./preparation-rule.ts";
-import { phaseOfSnapshot } from "./volume-phase.ts";
 
 export function explainVolumeSnapshot(facts: Facts): Explanation {
   const { metadata, status } = facts.snapshot;

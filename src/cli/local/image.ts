@@ -1,11 +1,11 @@
 import { lstat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { RametError, isFulfilled } from "../../base/errors.ts";
-import { type Image, openImageStore, type ImageStore } from "../../local/images/image-store.ts";
 import { imagesDirectory } from "../../local/images/build-once.ts";
-import { ensureInterpreterImage, type InterpreterImageName } from "../../local/images/interpreter-image.ts";
+import { type Image, type ImageStore, openImageStore } from "../../local/images/image-store.ts";
+import { type InterpreterImageName, ensureInterpreterImage } from "../../local/images/interpreter-image.ts";
 import { ensurePythonImage, pythonImageName } from "../../local/images/python-image.ts";
-import { lineWriter, printLine, type Io } from "../io.ts";
+import { type Io, lineWriter, printLine } from "../io.ts";
 import { inOrder, table } from "../output/render.ts";
 
 export interface AddImageOptions {

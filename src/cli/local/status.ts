@@ -10,7 +10,7 @@ import { readSetting } from "../../local/cluster-setting.ts";
 import { describeHugePages, readHugePages } from "../../local/huge-pages.ts";
 import { readPort } from "../../local/supervisor/parts.ts";
 import { cacheDirectory, cachedToolVersion } from "../../local/tools/tool.ts";
-import { exitCodes } from "../exit-codes.ts";
+import { exitCodes } from "../report-error.ts";
 import { printLine, type Io } from "../io.ts";
 import { age, table } from "../output/render.ts";
 

@@ -7,7 +7,7 @@ import { describeHugePages, readHugePages, tuneHugePages } from "../../local/hug
 import { type LogPart, sendPartLog } from "../../local/log-files.ts";
 import { prepareCluster } from "../../local/prepare-cluster.ts";
 import { startCluster } from "../../local/up.ts";
-import { exitCodes } from "../exit-codes.ts";
+import { exitCodes } from "../report-error.ts";
 import { type Io, lineWriter, printLine } from "../io.ts";
 import { shellWord } from "../output/render.ts";
 

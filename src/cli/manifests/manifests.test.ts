@@ -14,7 +14,7 @@ import {
 } from "../../install/http-server-rights.ts";
 import { privateRanges } from "../../install/manifest.ts";
 import { allManifests } from "../../install/manifests.ts";
-import { exitCodes } from "../exit-codes.ts";
+import { exitCodes } from "../report-error.ts";
 import { runProgram } from "../program.ts";
 
 let directory: string;

@@ -1,5 +1,4 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
-import { readText } from "../../base/read-text.ts";
 import { join } from "node:path";
 import { Document, isNode } from "yaml";
 import {
@@ -10,15 +9,15 @@ import {
   systemNamespace,
 } from "../../api/names/system-names.ts";
 import { RametError, whyUnreadable } from "../../base/errors.ts";
+import { readText } from "../../base/read-text.ts";
 import { besideLastingManifests, besideServerManifests, parseBesideOptions } from "../../install/beside-manifests.ts";
-import { clientApiRights, gatewayRights, clientRights } from "../../install/http-server-rights.ts";
 import { controllerRights, rightsBeside } from "../../install/controller-rights.ts";
-import { type InstallOptions, parseInstallOptions } from "../../install/install-options.ts";
+import { clientApiRights, clientRights, gatewayRights } from "../../install/http-server-rights.ts";
+import { type InstallOptions, accessFields, parseInstallOptions } from "../../install/install-options.ts";
 import { type Manifest, privateRanges } from "../../install/manifest.ts";
 import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";
-import { accessFields } from "../../install/remote-store.ts";
 import type { Rights } from "../../install/rights.ts";
-import { flagName, type Settings } from "../../install/setting-values.ts";
+import { type Settings, flagName } from "../../install/setting-values.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 
 /** `ramet manifests`: writes the manifests of controllers and gateways to stdout or into a directory. Uses no cluster. */

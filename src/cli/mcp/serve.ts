@@ -7,7 +7,7 @@ import { mcpHttpDialect } from "../../client-api/dialects/mcp/http-dialect.ts";
 import { Callers } from "../../client-api/keys/callers.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "../../client-api/metrics.ts";
 import { serveClientApi } from "../../client-api/server.ts";
-import { guestSecretReader } from "../../kube/system-reader.ts";
+import { guestSecretReader } from "../../kube/connection.ts";
 import { withService } from "../../client-api/service/parts.ts";
 import { Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type AccessFlags, gatewayWithoutToken, gatewayCredentials } from "../cluster/gateway-credentials.ts";
@@ -18,7 +18,7 @@ import { gatewayGuest } from "../../cell/client/gateway-guest.ts";
 import type { Actor } from "../../client-api/dialects/mcp/tool.ts";
 import { mcpServer } from "../../client-api/dialects/mcp/mcp-server.ts";
 import { sandboxIdOf } from "../../client-api/service/find-sandbox.ts";
-import { exitCodes } from "../exit-codes.ts";
+import { exitCodes } from "../report-error.ts";
 
 /** The longest life of a sandbox that a client of tools can request. */
 function longestLifeSeconds(milliseconds = 30 * 86_400_000): number {

@@ -1,18 +1,17 @@
 import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
+import type { KubeObject } from "../../kube/object.ts";
 import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
-import { exitCodes } from "../exit-codes.ts";
-import type { KubeObject } from "../../kube/object.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkLabel, checkName, naming, type WaitFlags } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
+import { type WaitFlags, checkLabel, checkName, naming } from "../options.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
-import { reportFailure } from "../report-error.ts";
 import { platformOf } from "../platform/platform-of.ts";
 import type { CreateRequest } from "../platform/platform.ts";
+import { exitCodes, reportFailure } from "../report-error.ts";
 
 export interface CreateSandboxOptions extends ClusterOptions, CreateRequest, WaitFlags {
   name?: string;

@@ -4,18 +4,17 @@ import { annotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
-import { type CloneResult, clonesIn, fork, type Forked } from "../../operations/fork.ts";
+import { type CloneResult, type Forked, clonesIn, fork } from "../../operations/fork.ts";
 import type { Objects } from "../../operations/objects.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
-import { exitCodeOf, exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { checkLabel, generateName, naming } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
+import { checkLabel, generateName, naming } from "../options.ts";
 import { type OutputFormat, renderList } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
 import type { ForkPlan, ForkRequest } from "../platform/platform.ts";
-import { reportError, reportFailure } from "../report-error.ts";
+import { exitCodeOf, exitCodes, reportError, reportFailure } from "../report-error.ts";
 
 export interface ForkOptions extends ClusterOptions, ForkRequest {
   sandbox: string;

@@ -3,13 +3,12 @@ import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { resumeChange } from "../../operations/pause.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
-import { exitCodes } from "../exit-codes.ts";
-import type { WaitFlags, VolumesFlag } from "../options.ts";
-import { printLine, type Io, writeAll } from "../io.ts";
-import { reportFailure, reportError } from "../report-error.ts";
+import { type Io, printLine, writeAll } from "../io.ts";
 import { sandboxColumns } from "../object/columns.ts";
+import type { VolumesFlag, WaitFlags } from "../options.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
+import { exitCodes, reportError, reportFailure } from "../report-error.ts";
 
 /** `ramet sandbox pause` and `resume`: sets `spec.paused` and waits until the status matches. */
 export async function pauseSandbox(
@@ -43,7 +42,7 @@ function withNextStep(failure: RametError, name: string): RametError {
   });
 }
 
-export interface RollbackOptions extends VolumesFlag, WaitFlags {
+interface RollbackOptions extends VolumesFlag, WaitFlags {
   name: string;
   /** A Checkpoint's name or id, or a version of a named snapshot. */
   to: string;

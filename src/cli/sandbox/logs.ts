@@ -6,7 +6,7 @@ import { coreResources } from "../../kube/resource-ref.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
 import { sandboxLog } from "../cluster/guest-access.ts";
-import { exitCodes } from "../exit-codes.ts";
+import { exitCodes } from "../report-error.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 
 export interface LogsOptions extends ClusterOptions, AccessFlags {

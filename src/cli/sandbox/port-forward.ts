@@ -14,7 +14,7 @@ import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
 import type { Transport } from "../../cell/client/gateway-guest.ts";
 import { type PortAccess, withPorts } from "../cluster/guest-access.ts";
-import { exitCodes } from "../exit-codes.ts";
+import { exitCodes } from "../report-error.ts";
 import { type Io, printLine } from "../io.ts";
 
 export interface Forward {

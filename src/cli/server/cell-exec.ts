@@ -7,7 +7,7 @@ import type { GuestClient } from "../../cell/client/guest-client.ts";
 import { guestInContainer } from "../../cell/server/container-access.ts";
 import { cellSetting } from "../../cell/setting/cell-setting.ts";
 import { acquireTools, type AcquireOptions } from "../../local/tools/acquire-tools.ts";
-import { exitCodes } from "../exit-codes.ts";
+import { exitCodes } from "../report-error.ts";
 import { type Io, lineWriter, printLine } from "../io.ts";
 import { runCommand } from "../sandbox/run-command.ts";
 

@@ -8,7 +8,7 @@ import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import { Liveness } from "../../kube/liveness.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
 import { kubeconfigSource } from "../cluster/kubeconfig-source.ts";
-import { exitCodes } from "../exit-codes.ts";
+import { exitCodes } from "../report-error.ts";
 import type { Io } from "../io.ts";
 import { type HealthServer, serveHealth } from "./health.ts";
 

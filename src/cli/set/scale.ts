@@ -2,10 +2,9 @@ import { sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
 import { awaitSet } from "../../operations/await-set.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
-import { exitCodes } from "../exit-codes.ts";
-import type { WaitFlags } from "../options.ts";
 import { type Io, printLine } from "../io.ts";
-import { reportFailure } from "../report-error.ts";
+import type { WaitFlags } from "../options.ts";
+import { exitCodes, reportFailure } from "../report-error.ts";
 
 /** `ramet set scale`: writes the scale subresource, as `kubectl scale` does, and waits until the set has that number. */
 export async function scaleSet(

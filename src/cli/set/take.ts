@@ -5,17 +5,16 @@ import { defined } from "../../base/defined.ts";
 import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import type { ResourceClient } from "../../kube/resource-client.ts";
-import { checkpointReference } from "../platform/source.ts";
-import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { describeReport, describeState } from "../../kube/reported-state.ts";
-import { exitCodes } from "../exit-codes.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
+import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkName, naming, volumesAnnotation, type VolumesFlag, type WaitFlags } from "../options.ts";
 import { claimColumns } from "../object/columns.ts";
+import { type VolumesFlag, type WaitFlags, checkName, naming, volumesAnnotation } from "../options.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
-import { reportError } from "../report-error.ts";
 import { platformOf } from "../platform/platform-of.ts";
+import { checkpointReference } from "../platform/source.ts";
+import { exitCodes, reportError } from "../report-error.ts";
 import { followRequest } from "../wait/follow.ts";
 
 export interface TakeOptions extends ClusterOptions, VolumesFlag, WaitFlags {

@@ -9,10 +9,9 @@ import { RametError } from "../../base/errors.ts";
 import { awaitBuild } from "../../operations/await-build.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
-import { exitCodes } from "../exit-codes.ts";
-import type { WaitFlags } from "../options.ts";
 import { type Io, printLine, readInput } from "../io.ts";
-import { reportFailure } from "../report-error.ts";
+import type { WaitFlags } from "../options.ts";
+import { exitCodes, reportFailure } from "../report-error.ts";
 
 export interface ApplySnapshotsOptions extends ClusterOptions, WaitFlags {
   /** Paths; `-` reads stdin. */

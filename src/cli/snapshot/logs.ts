@@ -1,16 +1,15 @@
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { snapshotState } from "../../api/state/named-snapshot.ts";
 import { RametError } from "../../base/errors.ts";
 import { logKey } from "../../controllers/named-snapshot/names.ts";
-import { snapshotState } from "../../api/state/named-snapshot.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import { buildResult, stateOfBuild } from "../../operations/await-build.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { reportFailure } from "../report-error.ts";
+import { exitCodes, reportFailure } from "../report-error.ts";
 import { requestStays } from "../wait/follow.ts";
-import { keptLogs, StepPrinter } from "./step-printer.ts";
+import { StepPrinter, keptLogs } from "./step-printer.ts";
 
 export interface SnapshotLogsOptions extends AccessFlags {
   name: string;

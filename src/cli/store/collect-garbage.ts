@@ -15,7 +15,7 @@ import { planCollection, referencesOf } from "../../controllers/collect/plan-col
 import { livenessIn } from "../../controllers/sweep.ts";
 import type { SweepReport, CheckpointStore } from "../../store/checkpoint-store.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
+import { exitCodes } from "../report-error.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { documentOf, inOrder, size, table } from "../output/render.ts";
 import { keyOf } from "../../kube/object.ts";

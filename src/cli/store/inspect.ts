@@ -7,7 +7,7 @@ import { clusterDirectory, defaultClusterName } from "../../local/cluster-direct
 import type { CheckpointStore, Damage, ScrubReport, StoreUsage } from "../../store/checkpoint-store.ts";
 import { storeAt, type StorePlace } from "../../store/store-at.ts";
 import { selectedLocalCluster } from "../cluster/kubeconfig-source.ts";
-import { exitCodes } from "../exit-codes.ts";
+import { exitCodes } from "../report-error.ts";
 import { type Io, printLine } from "../io.ts";
 import { inOrder, size, table } from "../output/render.ts";
 import { startProgress } from "../wait/follow.ts";

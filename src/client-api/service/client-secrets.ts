@@ -16,7 +16,7 @@ import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
-import { systemReader } from "../../kube/system-reader.ts";
+import { systemReader } from "../../kube/connection.ts";
 
 export interface NewClientSecret {
   namespace: string;

@@ -1,9 +1,14 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
-import { findVersion, isPinnedReference, parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
-import { tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { parseClientName } from "../../api/names/client-names.ts";
+import {
+  findVersion,
+  isPinnedReference,
+  parseSnapshotReference,
+  tagsAnnotation,
+  tagsOf,
+} from "../../api/snapshot/snapshot-reference.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Followers } from "../../kube/followers.ts";
 import type { KubeObject } from "../../kube/object.ts";

@@ -9,7 +9,7 @@ import { restoreFrom } from "../../api/names/labels.ts";
 import { isCloneable } from "../../api/state/checkpoint.ts";
 import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
-import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-reference.ts";
 import { parseClientName } from "../../api/names/client-names.ts";
 import { RametError, resultOr } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";

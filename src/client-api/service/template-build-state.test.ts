@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { clientBuildsAnnotation, clientBuildsOf } from "../../api/snapshot/client-builds.ts";
-import { tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { tagsOf } from "../../api/snapshot/snapshot-reference.ts";
 import { logEntries } from "../dialects/e2b/template-view.ts";
 import { buildState, settled } from "./template-build-state.ts";
 

@@ -1,6 +1,6 @@
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { type ClientBuild, clientBuildsAnnotation, clientBuildsOf } from "../../api/snapshot/client-builds.ts";
-import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-reference.ts";
 import { snapshotState } from "../../api/state/named-snapshot.ts";
 import { defined } from "../../base/defined.ts";
 import { settlingMilliseconds } from "../../operations/await-build.ts";

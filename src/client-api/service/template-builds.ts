@@ -9,7 +9,7 @@ import {
   clientBuildsOf,
   isBuiltByClients,
 } from "../../api/snapshot/client-builds.ts";
-import { tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-reference.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { retryConflicts } from "../../kube/apply.ts";

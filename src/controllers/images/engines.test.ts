@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { engineId } from "../../api/engine/engine.ts";
-import { type KnownEngine, parseEngineList } from "../../api/engine/engine-list.ts";
+import { type KnownEngine, engineId, parseEngineList } from "../../api/engine/engine.ts";
 import type { CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { Engines } from "./engines.ts";
 

@@ -1,17 +1,18 @@
-import { type EngineBuild, engineId } from "../../api/engine/engine.ts";
 import {
-  enginesConfigMap,
-  engineState,
+  type EngineBuild,
   type EngineState,
   type KnownEngine,
   type NeededEngine,
+  engineId,
+  engineState,
+  enginesConfigMap,
   parseEngineList,
-} from "../../api/engine/engine-list.ts";
+} from "../../api/engine/engine.ts";
 import type { Checkpoint, CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { changeEntries } from "../../backends/kept-secret.ts";
 import { engineOfParts, memoryPart, partsOf } from "../../backends/checkpoint-record.ts";
+import { changeEntries } from "../../backends/kept-secret.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";

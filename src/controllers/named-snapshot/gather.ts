@@ -6,7 +6,7 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
-import { tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { tagsOf } from "../../api/snapshot/snapshot-reference.ts";
 import { claimsOfSandbox, volumesOf } from "../volumes/restored-volumes.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { secretsOfCheckpoint, secretsOfSandbox } from "../origin/secrets-in-memory.ts";
@@ -22,7 +22,7 @@ import {
 } from "./names.ts";
 import { resolveInputs } from "./resolve-inputs.ts";
 import type { SnapshotDependencies, SnapshotState, EngineFacts } from "./state.ts";
-import type { NeededEngine } from "../../api/engine/engine-list.ts";
+import type { NeededEngine } from "../../api/engine/engine.ts";
 import { partsOf } from "../../backends/checkpoint-record.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { neededEngine } from "../images/engines.ts";

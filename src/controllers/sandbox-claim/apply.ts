@@ -3,7 +3,7 @@ import { labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { claimSandbox } from "../../operations/claim/claim-sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
-import { claimRequest } from "./claim-progress.ts";
+import { claimRequest } from "./status.ts";
 import { attemptId, restorableRequest } from "./gather.ts";
 import { type ClaimAction, type ClaimDependencies, ordinalLock } from "./state.ts";
 

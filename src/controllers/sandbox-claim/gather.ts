@@ -17,7 +17,7 @@ import { resolveTemplate } from "../origin/resolve-template.ts";
 import { originOfText } from "../origin/origin.ts";
 import { inPlaceProblem, volumesOf } from "../volumes/restored-volumes.ts";
 import { fitsReference, hasCapturedVolumes } from "../origin/set-origin.ts";
-import { claimRequest, progressOf } from "./claim-progress.ts";
+import { claimRequest, progressOf } from "./status.ts";
 import { type ClaimDependencies, type ClaimEnd, type ClaimState, ordinalLock, Pursuit } from "./state.ts";
 
 /** Reads the state for a plan from the cache. Asks the API server before it reports a set as missing. */

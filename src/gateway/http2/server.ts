@@ -10,7 +10,7 @@ import type { Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import { Rates } from "../../base/slots.ts";
 import type { GatewayMetrics } from "../metrics.ts";
-import type { Http2Request } from "./exchange.ts";
+import type { Http2Request } from "./forward.ts";
 
 export interface Http2ServerOptions {
   metrics: GatewayMetrics;

@@ -5,7 +5,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { TLSSocket } from "node:tls";
 import { RametError } from "../../base/errors.ts";
-import { sendLog } from "../../cell/server/log-stream.ts";
+import { sendLog } from "../../cell/server/reports.ts";
 import type { Clock } from "../../base/clock.ts";
 import { nodeClientName } from "../control-plane/api-server.ts";
 import type { ContainerLog } from "./pod-runner.ts";

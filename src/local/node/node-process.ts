@@ -4,7 +4,7 @@ import { availableParallelism, totalmem } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import * as z from "zod";
-import { enginesConfigMap } from "../../api/engine/engine-list.ts";
+import { enginesConfigMap } from "../../api/engine/engine.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";

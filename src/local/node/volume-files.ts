@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import * as z from "zod";
 import type { Volume } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
-import { podFieldFile } from "./pod-fields.ts";
+import { podFieldFile } from "./pod-variables.ts";
 import type { NodePod, PodObjects } from "./pod.ts";
 
 const Item = z.object({ key: z.string(), path: z.string(), mode: z.number().int().optional() });

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import * as z from "zod";
-import { userDirectory } from "../user-directory.ts";
+import { userDirectory } from "../cluster-directory.ts";
 
 /** How to recognize and acquire one of the programs that Ramet needs. */
 export interface Tool {

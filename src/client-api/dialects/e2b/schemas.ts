@@ -1,6 +1,6 @@
 import { ttlPattern } from "../../../base/duration.ts";
 import * as z from "zod";
-import { tagPattern } from "../../../api/snapshot/snapshot-tags.ts";
+import { tagPattern } from "../../../api/snapshot/snapshot-reference.ts";
 
 /**
  * The requests of E2B's SDKs. (Source: the OpenAPI document of e2b-dev/E2B at b8029973, and the calls of the SDKs 2.0 to 2.63.)

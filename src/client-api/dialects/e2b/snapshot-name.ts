@@ -1,4 +1,4 @@
-import { defaultTag, tagPattern } from "../../../api/snapshot/snapshot-tags.ts";
+import { defaultTag, tagPattern } from "../../../api/snapshot/snapshot-reference.ts";
 import { parseClientName } from "../../../api/names/client-names.ts";
 import { RametError } from "../../../base/errors.ts";
 

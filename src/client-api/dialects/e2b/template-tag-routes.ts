@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
 import { clientNameOf, parseClientName } from "../../../api/names/client-names.ts";
-import { defaultTag, tagsOf } from "../../../api/snapshot/snapshot-tags.ts";
+import { defaultTag, tagsOf } from "../../../api/snapshot/snapshot-reference.ts";
 import { RametError } from "../../../base/errors.ts";
 import { needs } from "../../keys/needs.ts";
 import { currentSource } from "../../service/source.ts";

@@ -3,7 +3,7 @@ import type { SnapshotStep } from "../../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
 import { clientNameOf } from "../../../api/names/client-names.ts";
 import { type ClientBuild, clientBuildsOf } from "../../../api/snapshot/client-builds.ts";
-import { defaultTag, tagsOf } from "../../../api/snapshot/snapshot-tags.ts";
+import { defaultTag, tagsOf } from "../../../api/snapshot/snapshot-reference.ts";
 import { defined } from "../../../base/defined.ts";
 import { type BuildState, settled } from "../../service/template-build-state.ts";
 import { readTemplate } from "../../service/template-builds.ts";

@@ -5,8 +5,7 @@ import type { GuestClient, StartProcess } from "../../../cell/client/guest-clien
 import { outputOpen as whyOpen } from "../../../cell/client/guest-wire.ts";
 import { causeOfLoss } from "../../../operations/cause-of-loss.ts";
 import { needs } from "../../keys/needs.ts";
-import { runningSandbox, SandboxName } from "./find.ts";
-import { addTool, type ToolParts } from "./tool.ts";
+import { SandboxName, type ToolParts, addTool, runningSandbox } from "./tool.ts";
 
 const mostSeconds = 600;
 /** The limit of stdout, and that of stderr. */

@@ -2,8 +2,7 @@ import * as z from "zod";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import { needs } from "../../keys/needs.ts";
-import { runningSandbox, SandboxName } from "./find.ts";
-import { addTool, type ToolParts } from "./tool.ts";
+import { SandboxName, type ToolParts, addTool, runningSandbox } from "./tool.ts";
 
 const Path = z.string().min(1).max(4096).describe("The path of the file; relative to the user's home directory");
 const User = z.string().max(64).optional().describe("The user of the sandbox's image who reads or owns the file");

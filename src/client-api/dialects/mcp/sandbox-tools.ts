@@ -1,13 +1,20 @@
 import * as z from "zod";
 import { defined } from "../../../base/defined.ts";
-import { createSandbox } from "../../service/create-sandbox.ts";
+import { needs } from "../../keys/needs.ts";
 import { forkSandbox } from "../../service/clone-sandbox.ts";
+import { createSandbox } from "../../service/create-sandbox.ts";
+import { isForClients } from "../../service/find-sandbox.ts";
 import { takeSnapshot, withinSandboxLimit } from "../../service/key-limits.ts";
 import { killSandbox } from "../../service/lifecycle.ts";
-import { isForClients } from "../../service/find-sandbox.ts";
-import { needs } from "../../keys/needs.ts";
-import { runningSandbox, SandboxName, sandboxOf, sandboxView, waitMilliseconds } from "./find.ts";
-import { addTool, type ToolParts } from "./tool.ts";
+import {
+  SandboxName,
+  type ToolParts,
+  addTool,
+  runningSandbox,
+  sandboxOf,
+  sandboxView,
+  waitMilliseconds,
+} from "./tool.ts";
 
 const defaultLifeSeconds = 3600;
 const mostForks = 10;

@@ -1,25 +1,32 @@
 import { randomUUID } from "node:crypto";
 import * as z from "zod";
 import type { Checkpoint } from "../../../api/kinds/checkpoint.ts";
-import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
+import { defaultTag } from "../../../api/snapshot/snapshot-reference.ts";
 import { defined } from "../../../base/defined.ts";
 import { objectOf } from "../../../operations/objects.ts";
-import { createSnapshot, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
+import { needs } from "../../keys/needs.ts";
 import {
   awaitCheckpoint,
-  checkpointsOf,
   checkRestorable,
+  checkpointsOf,
   clientCheckpointId,
   clientCheckpointName,
   findCheckpoint,
   restoreInPlace,
   startCheckpoint,
 } from "../../service/checkpoints.ts";
-import { diffVersions } from "../../service/snapshot-versions.ts";
 import { takeSnapshot } from "../../service/key-limits.ts";
-import { needs } from "../../keys/needs.ts";
-import { runningSandbox, SandboxName, sandboxOf, sandboxView, waitMilliseconds } from "./find.ts";
-import { addTool, type ToolParts } from "./tool.ts";
+import { diffVersions } from "../../service/snapshot-versions.ts";
+import { type Snapshot, createSnapshot, listSnapshots } from "../../service/snapshots.ts";
+import {
+  SandboxName,
+  type ToolParts,
+  addTool,
+  runningSandbox,
+  sandboxOf,
+  sandboxView,
+  waitMilliseconds,
+} from "./tool.ts";
 
 const mostListed = 200;
 

@@ -1,12 +1,11 @@
-import { mkdir, rmdir, statfs, readFile, stat } from "node:fs/promises";
+import { mkdir, readFile, rmdir, stat, statfs } from "node:fs/promises";
 import { RametError, errnoOf } from "../../../base/errors.ts";
 import { type Mount, parseMounts } from "../../../base/mount-table.ts";
 import { runProgram } from "../../../base/run-program.ts";
 import { unlessMissing } from "../../files.ts";
-import { checkCapabilities, topologyOf } from "../capabilities.ts";
-import { type RequestOf, requests } from "../requests.ts";
+import { type RequestOf, checkCapabilities, requests, topologyOf } from "../requests.ts";
 import type { VolumeRecord } from "../storage/records.ts";
-import type { Use, Storage } from "../storage/storage.ts";
+import type { Storage, Use } from "../storage/storage.ts";
 import { type Method, method } from "../unary.ts";
 
 /**

@@ -2,9 +2,17 @@ import { chmod, mkdir, statfs } from "node:fs/promises";
 import type { Clock } from "../../../base/clock.ts";
 import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
-import { checkCapabilities, unsupported, isOnNode, topologyOf } from "../capabilities.ts";
-import { pageOf, type RequestOf, requests, type CapacityRange } from "../requests.ts";
-import { idOf, type VolumeRecord } from "../storage/records.ts";
+import {
+  type CapacityRange,
+  type RequestOf,
+  checkCapabilities,
+  isOnNode,
+  pageOf,
+  requests,
+  topologyOf,
+  unsupported,
+} from "../requests.ts";
+import { type VolumeRecord, idOf } from "../storage/records.ts";
 import type { Storage } from "../storage/storage.ts";
 import { type Method, method } from "../unary.ts";
 

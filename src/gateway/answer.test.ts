@@ -2,7 +2,7 @@ import { errors } from "undici";
 import { expect, it } from "vitest";
 import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { RametError } from "../base/errors.ts";
-import { InvalidResponses } from "./invalid-responses.ts";
+import { InvalidResponses } from "./answer.ts";
 import type { Route } from "./upstreams.ts";
 
 function world() {

@@ -1,6 +1,5 @@
 import { expect, it } from "vitest";
-import { findSandbox } from "./find-sandbox.ts";
-import { isPublicPort, readRoutedSandbox, type RoutedSandbox } from "./routed-sandbox.ts";
+import { type RoutedSandbox, findSandbox, isPublicPort, readRoutedSandbox } from "./routed-sandbox.ts";
 
 const uid = "11111111-2222-4333-8444-555555555555";
 

@@ -1,11 +1,11 @@
 import { once } from "node:events";
 import { appendFile, mkdtemp, rm, stat, writeFile } from "node:fs/promises";
-import { createServer, get, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { type IncomingMessage, type Server, type ServerResponse, createServer, get } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { sendLog } from "./log-stream.ts";
+import { sendLog } from "./reports.ts";
 
 let directory: string;
 let path: string;

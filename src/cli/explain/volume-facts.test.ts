@@ -1,17 +1,17 @@
 import { describe, expect, it } from "vitest";
 import {
-  now,
-  early,
-  justNow,
-  names,
-  snapshot,
   content,
+  early,
   event,
   facts,
   failed,
   handle,
+  justNow,
+  names,
+  now,
+  snapshot,
 } from "../../../test/setup/volume-samples.ts";
-import { phaseOfContent, phaseOfSnapshot } from "./volume-phase.ts";
+import { phaseOfContent, phaseOfSnapshot } from "./volume-facts.ts";
 
 describe("the phase of a VolumeSnapshot", () => {
   it.each([
