@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,11 @@ func lockPassed(args []string) int {
 		fmt.Fprintln(os.Stderr, "usage: ramet-link lock shared|exclusive|exclusive-now   locks what is open as descriptor 3")
 		return 2
 	}
+	// A caller that ended waits for nothing.
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
 	for {
 		err := unix.Flock(3, how)
 		switch {

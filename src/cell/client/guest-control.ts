@@ -1,6 +1,5 @@
 import { open } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
-import type { Readable } from "node:stream";
 import * as z from "zod";
 import { Programs, RandomPrograms } from "../../api/schema/metadata.ts";
 import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
@@ -132,13 +131,15 @@ export class GuestControl {
    */
   async changes(base: Buffer, path: string, { withTmp, maxBytes, signal }: ChangesLimits): Promise<ChangesResult> {
     const most = Number.isFinite(maxBytes) ? [`most=${Math.floor(maxBytes)}`] : [];
-    const call = changesCall(base, [...(withTmp ? ["with=tmp"] : []), ...most], signal);
+    const call = changesCall(base, [...(withTmp ? ["with=tmp"] : []), "zeros=counted", ...most], signal);
     const response = await callGuest(this.#dial, call, this.#clock);
     if (response.statusCode !== 200) {
       const text = await textOf(response, guestLimits.error, this.#clock);
       throw guestError("writing a layer", response.statusCode ?? 0, text);
     }
-    await writeSparse(response, path, maxBytes);
+    // A guest of an earlier release sends zeros too.
+    const runs = response.headers["ramet-zeros"] === "counted" ? runsIn(response) : (response as AsyncIterable<Buffer>);
+    await writeSparse(runs, path, maxBytes);
     const answer = parsedAnswer(ChangesResult, response.trailers["ramet-layer"] ?? "", "the guest's answer to a layer");
     const { message, tooLarge = false } = answer;
     if (message !== undefined)
@@ -223,20 +224,47 @@ const ChangesResult = z.object({
 });
 export type ChangesResult = z.infer<typeof ChangesResult>;
 
-async function writeSparse(chunks: Readable, path: string, maxBytes: number): Promise<void> {
+async function writeSparse(runs: AsyncIterable<Buffer | number>, path: string, maxBytes: number): Promise<void> {
   const file = await open(path, "wx", 0o600);
   try {
     let bytes = 0;
-    for await (const chunk of chunks as AsyncIterable<Buffer>) {
-      if (bytes + chunk.length > maxBytes) throw aboveMost(maxBytes);
-      await writeWithHoles(file, chunk, bytes);
-      bytes += chunk.length;
+    for await (const run of runs) {
+      const length = typeof run === "number" ? run : run.length;
+      if (bytes + length > maxBytes) throw aboveMost(maxBytes);
+      if (typeof run !== "number") await writeWithHoles(file, run, bytes);
+      bytes += length;
     }
     await file.truncate(bytes);
   } finally {
     await file.close();
   }
 }
+
+/** The data in what the guest wrote, and the numbers of zeros. Each run begins with 4 bytes: its length, with the highest bit for zeros. */
+async function* runsIn(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer | number> {
+  let [head, left] = [Buffer.alloc(0), 0];
+  for await (const chunk of chunks) {
+    let at = 0;
+    while (at < chunk.length) {
+      const part = chunk.subarray(at, at + (left > 0 ? left : headBytes - head.length));
+      at += part.length;
+      if (left > 0) {
+        left -= part.length;
+        yield part;
+        continue;
+      }
+      head = Buffer.concat([head, part]);
+      if (head.length < headBytes) continue;
+      const length = head.readUInt32BE();
+      head = Buffer.alloc(0);
+      if (length >= zeroRun) yield length - zeroRun;
+      else left = length;
+    }
+  }
+}
+
+const headBytes = 4;
+const zeroRun = 2 ** 31;
 
 function aboveMost(maxBytes: number): RametError {
   const why = `it has more than ${maxBytes} bytes, with the holes of sparse files`;

@@ -1,6 +1,9 @@
 import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it, onTestFinished } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { untilAborted } from "../../base/clock.ts";
 import { GuestClient } from "./guest-client.ts";
@@ -90,6 +93,34 @@ it("times out if a response does not end", async () => {
   clock.advance(60_000);
   await expect(health).rejects.toMatchObject({ code: "Timeout", retryable: true });
   await expect.poll(() => sockets.every(({ closed }) => closed)).toBe(true);
+});
+
+const runs = Buffer.from("\0\0\0\x02ab\x80\0\x20\0\0\0\0\x01c", "latin1");
+
+it.each<[string, string, Buffer[], string]>([
+  ["that counts zeros, in one piece", "Ramet-Zeros: counted\r\n", [runs], `ab${"\0".repeat(8192)}c`],
+  [
+    "that counts zeros, byte by byte",
+    "Ramet-Zeros: counted\r\n",
+    [...runs].map((byte) => Buffer.of(byte)),
+    `ab${"\0".repeat(8192)}c`,
+  ],
+  ["of an earlier release, which sends zeros", "", [runs], runs.toString("latin1")],
+])("writes the layer of a guest %s, up to its limit", async (_, header, pieces, expected) => {
+  const directory = await mkdtemp(join(tmpdir(), "ramet-changes-"));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  answer = (socket) => {
+    socket.write(`HTTP/1.1 200 x\r\n${header}Trailer: Ramet-Layer\r\nTransfer-Encoding: chunked\r\n\r\n`);
+    for (const piece of pieces)
+      socket.write(Buffer.concat([Buffer.from(`${piece.length.toString(16)}\r\n`), piece, Buffer.from("\r\n")]));
+    socket.end(`0\r\nRamet-Layer: {"entries":1,"bytes":2,"skipped":0}\r\n\r\n`);
+  };
+  const limits = { withTmp: false, signal: new AbortController().signal };
+  const written = (name: string, maxBytes: number) =>
+    control.changes(Buffer.alloc(0), join(directory, name), { ...limits, maxBytes });
+  expect(await written("whole", expected.length)).toMatchObject({ entries: 1 });
+  expect(await readFile(join(directory, "whole"), "latin1")).toBe(expected);
+  await expect(written("cut", expected.length - 1)).rejects.toMatchObject({ code: "QuotaExceeded" });
 });
 
 it.each([

@@ -35,7 +35,7 @@ export async function cachedLayers(
 
 /**
  * Provides a layer on this node. Of several cells that need it at the same time, one unpacks it and the others wait. A cell keeps a
- * layer in the node's cache until it ends.
+ * layer in the node's cache until `keepOnlyLayers`, or until it ends.
  * @param open opens the checkpoint of a layer that is not unpacked yet
  * @throws RametError `CheckpointLost` if the layer is damaged; `StoreFull` or `Unavailable` if this node cannot hold it; those of `open`
  */
@@ -61,6 +61,11 @@ export async function provideLayer(
     await release();
   }
   return unpacked(ref, path);
+}
+
+/** Ends the use of the node's cache for all other layers, which a sandbox that was replaced had. */
+export async function keepOnlyLayers(layers: readonly LayerRef[], cache?: NodeCache): Promise<void> {
+  await cache?.keepOnly(layers.map((ref) => sharedLayer(ref).name));
 }
 
 /** A layer in the node's cache. What is in its directory is not compared. */

@@ -1,5 +1,5 @@
 import { constants } from "node:fs";
-import { type FileHandle, lstat, mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { type FileHandle, lstat, mkdir, open, readdir, readFile, rename, rm, statfs } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { errnoOf, RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
@@ -15,12 +15,16 @@ const leastBytesPerMillisecond = 10 * 1024;
 const leastMilliseconds = 60_000;
 /** How often another cell can remove a lock file while it is locked here. */
 const mostTries = 100;
+/** The share of the file system that stays free: with less than a tenth, a kubelet evicts Pods by default. */
+const freeShare = 0.1;
 /** The exit code of `ramet-link lock` for a lock that another process has. */
 const exitBusy = 3;
 
 export interface NodeCacheOptions {
   paths: Pick<CellPaths, "nodeCache" | "link">;
   sizeBytes: number;
+  /** @default `freeShare` */
+  freeShare?: number;
   /** Logs for the operator. */
   report: (message: string, detail?: Record<string, unknown>) => void;
 }
@@ -64,11 +68,20 @@ export class NodeCache implements SharedFiles {
     }
   }
 
-  /** Provides an entry that this cell keeps until it ends, and locks once. */
+  /** Provides an entry that this cell keeps until `keepOnly` or its end, and locks once. */
   async keep(entry: SharedEntry): Promise<HeldFiles | undefined> {
-    const kept = this.#kept.get(entry.name) ?? (await this.provide(entry));
+    const provided = this.#kept.get(entry.name) ?? (await this.provide(entry));
+    const kept = this.#kept.get(entry.name) ?? provided;
+    if (kept !== provided) await provided?.release();
     if (kept !== undefined) this.#kept.set(entry.name, kept);
     return kept;
+  }
+
+  /** Releases what this cell keeps, except for these entries. */
+  async keepOnly(names: readonly string[]): Promise<void> {
+    const others = [...this.#kept].filter(([name]) => !names.includes(name));
+    for (const [name] of others) this.#kept.delete(name);
+    await Promise.all(others.map(([, { release }]) => release()));
   }
 
   async #find(path: string, { isIntact }: SharedEntry): Promise<HeldFiles | undefined> {
@@ -104,8 +117,8 @@ export class NodeCache implements SharedFiles {
       const found = await this.#find(path, entry);
       if (found !== undefined) return found;
       // What is here is damaged.
-      if (!(await this.#discard(path)) || !(await this.#makeRoom(path, sizeBytes)))
-        throw new RametError("StoreFull", "the entry does not fit beside those that sandboxes use");
+      const why = (await this.#discard(path)) ? await this.#makeRoom(path, sizeBytes) : besideOthers;
+      if (why !== undefined) throw new RametError("StoreFull", why);
       await fill(draft).catch(async (error: unknown) => {
         const isHere = (await ifPresent(lstat(draft))) !== undefined;
         await this.#removeTree(draft).catch(() => undefined);
@@ -119,25 +132,40 @@ export class NodeCache implements SharedFiles {
     }
   }
 
-  /** Removes what no cell uses, least recently used first, until an entry fits, and creates its draft, which counts from now on. */
-  async #makeRoom(path: string, sizeBytes: number): Promise<boolean> {
-    const mostBytes = this.#options.sizeBytes;
+  /**
+   * Removes what no cell uses, least recently used first, until an entry fits, and creates its draft, which counts from now on.
+   * @returns why it does not fit
+   */
+  async #makeRoom(path: string, sizeBytes: number): Promise<string | undefined> {
     const [root, directory] = [dirname(path), this.#options.paths.nodeCache];
     const lock = await this.#lockFile(join(root, "room"), "exclusive");
     try {
       for (const name of await readdir(directory))
         if (name !== basename(root)) await this.#removeTree(join(directory, name));
-      const entries = sizeBytes > mostBytes ? [] : await entriesIn(root);
+      if (sizeBytes > this.#options.sizeBytes) return besideOthers;
+      const entries = await entriesIn(root);
       let usedBytes = entries.reduce((sum, one) => sum + one.sizeBytes, sizeBytes);
+      let why = await this.#excess(usedBytes, sizeBytes);
       for (const one of entries) {
-        if (usedBytes <= mostBytes) break;
-        if (await this.#remove(one.path)) usedBytes -= one.sizeBytes;
+        if (why === undefined) break;
+        if (!(await this.#remove(one.path))) continue;
+        usedBytes -= one.sizeBytes;
+        why = await this.#excess(usedBytes, sizeBytes);
       }
-      if (usedBytes <= mostBytes) await mkdir(`${path}.draft`, { mode: 0o700 });
-      return usedBytes <= mostBytes;
+      if (why === undefined) await mkdir(`${path}.draft`, { mode: 0o700 });
+      return why;
     } finally {
       await lock?.close();
     }
+  }
+
+  /** Why an entry does not fit, with a sum of the declared sizes of all: small files take more, and other namespaces use the disk too. */
+  async #excess(usedBytes: number, sizeBytes: number): Promise<string | undefined> {
+    const { sizeBytes: mostBytes, paths, freeShare: share = freeShare } = this.#options;
+    if (usedBytes > mostBytes) return besideOthers;
+    const { bavail, blocks, bsize } = await statfs(paths.nodeCache);
+    if (bavail * bsize - sizeBytes >= blocks * bsize * share) return undefined;
+    return `with the entry, less than ${100 * share} % of the node's disk would be free`;
   }
 
   /** Removes an entry unless a cell makes or uses it. */
@@ -211,6 +239,8 @@ export class NodeCache implements SharedFiles {
     return code;
   }
 }
+
+const besideOthers = "the entry does not fit beside those that sandboxes use";
 
 type LockMode = "shared" | "exclusive" | "exclusive-now";
 

@@ -4,6 +4,7 @@ import { defined } from "../../base/defined.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import { within } from "../../base/within.ts";
 import { openRestoreSource, type RestoreSource } from "../checkpoint/restore-source.ts";
+import { keepOnlyLayers } from "../layers/layer-cache.ts";
 import { imageRan, ownLayer } from "../setting/cell-setting.ts";
 import type { CellCore } from "./cell-core.ts";
 import { openSandbox } from "./open-sandbox.ts";
@@ -52,6 +53,7 @@ export async function restoreInPlace(core: CellCore, request: RestoreInPlaceCall
       const replace = await phases.phase("prepare", () => core.environment.prepareReplacement(source));
       const ended = await before;
       const result = await replaceSandbox(core, request, { source, phases, replace });
+      await keepOnlyLayers(source.layers, core.cache);
       if (before === undefined) return result;
       return { ...result, programs: defined({ ended, running: await programsOf(core) }) };
     } finally {

@@ -7,10 +7,11 @@ import { systemClock } from "../../base/clock.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { dropLayers } from "./layer-directories.ts";
 
-/** A stand-in for a cluster without checkpoints and sandboxes, in two hours. */
+/** A stand-in for a cluster with the namespaces a and b, and without checkpoints and sandboxes, in two hours. */
 const client = {
   clock: { ...systemClock, now: () => new Date(Date.now() + 7_200_000) },
   of: () => ({ list: () => Promise.resolve({ items: [] }) }),
+  resource: () => ({ list: () => Promise.resolve({ items: ["a", "b"].map((name) => ({ metadata: { name } })) }) }),
 } as unknown as KubeClient;
 
 /** A stand-in for `ramet-link layer --forget`, which needs a lock that is a file. */
@@ -19,14 +20,16 @@ if [ -d "$3.lock" ] || [ -L "$3.lock" ]; then echo "$3.lock is not a file"; exit
 rm -f "$3.lock"
 `;
 
-it("removes the layers of all namespaces although a cell has written other things", async () => {
+it("removes the layers of all namespaces although a cell has written other things, and what deleted namespaces leave", async () => {
   const base = await mkdtemp(join(tmpdir(), "layer-directories-"));
   onTestFinished(() => rm(base, { recursive: true, force: true }));
   const [directory, link] = [join(base, "layers"), join(base, "link")];
   const [hostile, other] = [join(directory, "a"), join(directory, "b")];
   await writeFile(link, script, { mode: 0o755 });
   await Promise.all(
-    ["a/one.digest.lock", "b/two.digest"].map((name) => mkdir(join(directory, name), { recursive: true })),
+    ["a/one.digest.lock", "b/two.digest", "deleted/four.digest", "deleted-before"].map((name) =>
+      mkdir(join(directory, name), { recursive: true }),
+    ),
   );
   await writeFile(join(directory, "not-a-namespace"), "");
   await symlink(join(base, "outside"), join(hostile, "three.digest.lock"));
@@ -36,7 +39,9 @@ it("removes the layers of all namespaces although a cell has written other thing
   const warnings: unknown[] = [];
   const log = { ...silentLog, warn: (fields: Record<string, unknown>) => void warnings.push(fields["layer"]) };
   const trees = { remove: (path: string) => rm(path, { recursive: true, force: true }) };
-  expect(await dropLayers(directory, { trees, link, log }, client)).toEqual([join(other, "two.digest")]);
+  expect(await dropLayers(directory, { trees, link, log }, client)).toEqual(
+    ["b/two.digest", "deleted/four.digest", "deleted", "deleted-before"].map((name) => join(directory, name)),
+  );
   expect(warnings.toSorted()).toEqual([join(hostile, "one.digest"), join(hostile, "three.digest")]);
   expect(await readdir(other)).toEqual([]);
   expect((await readdir(base)).toSorted()).toEqual(["layers", "link"]);

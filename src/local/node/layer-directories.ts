@@ -1,4 +1,4 @@
-import { lstat, readdir, rename } from "node:fs/promises";
+import { lstat, readdir, rename, rmdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
@@ -7,6 +7,8 @@ import { checkpointKind } from "../../api/kinds/checkpoint.ts";
 import { sandboxKind } from "../../api/kinds/sandbox.ts";
 import { layerIdsOf } from "../../api/state/checkpoint.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+import { succeeds } from "../../store/directory/durable.ts";
 import type { Trees } from "../csi/storage/trees.ts";
 
 /** A clone may have begun to use a layer of a checkpoint that was deleted since. */
@@ -22,7 +24,7 @@ interface DropTools {
 /**
  * Removes the unpacked layers that no checkpoint and no sandbox needs. Cells name them `<checkpoint id>.<digest>`, in a directory of
  * their namespace, and renew the lock file of a layer with each use (src/cell/layers/layer-cache.ts). They can write anything there:
- * what cannot be removed is logged, and the other layers are removed.
+ * what cannot be removed is logged, and the other layers are removed. Removes the empty directories of deleted namespaces as well.
  * @returns the removed directories
  */
 export async function dropLayers(directory: string, tools: DropTools, client: KubeClient): Promise<string[]> {
@@ -44,6 +46,18 @@ export async function dropLayers(directory: string, tools: DropTools, client: Ku
       }
     }
   }
+  return [...dropped, ...(await dropNamespaces(directory, client))];
+}
+
+async function dropNamespaces(directory: string, client: KubeClient): Promise<string[]> {
+  const { items } = await client.resource(coreResources.namespaces).list();
+  const existing = new Set(items.map(({ metadata }) => metadata.name));
+  const dropped: string[] = [];
+  for (const entry of await readdir(directory, { withFileTypes: true })) {
+    const path = join(entry.parentPath, entry.name);
+    if (!entry.isDirectory() || existing.has(entry.name) || (await wasUsed(path, client))) continue;
+    if (await succeeds(rmdir(path), "ENOTEMPTY", "ENOENT")) dropped.push(path);
+  }
   return dropped;
 }
 
@@ -62,8 +76,10 @@ async function forget(link: string, layer: string): Promise<void> {
   if (code !== 0) throw new RametError("Internal", `removing the lock of a layer failed: ${stdout}${stderr}`);
 }
 
-async function isYoung(layer: string, { clock }: KubeClient): Promise<boolean> {
-  const used = await lstat(`${layer}.lock`).catch(() => undefined);
+const isYoung = (layer: string, client: KubeClient): Promise<boolean> => wasUsed(`${layer}.lock`, client);
+
+async function wasUsed(path: string, { clock }: KubeClient): Promise<boolean> {
+  const used = await lstat(path).catch(() => undefined);
   return used !== undefined && clock.now().getTime() - used.mtimeMs < youngMilliseconds;
 }
 

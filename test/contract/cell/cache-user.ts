@@ -14,18 +14,27 @@ export interface CacheOrder {
   /** The size of the entry. Its content is so many letters. */
   sizeBytes: number;
   budgetBytes: number;
+  /** @default that of the cache */
+  freeShare?: number;
   /** What happens while it fills the entry. */
   while?: "waits" | "is damaged";
 }
 
-const { directory, link, name, sizeBytes, budgetBytes, ...order } = JSON.parse(process.argv[2] ?? "{}") as CacheOrder;
+const { directory, link, name, sizeBytes, budgetBytes, freeShare, ...order } = JSON.parse(
+  process.argv[2] ?? "{}",
+) as CacheOrder;
 const print = (line: string) => process.stdout.write(`${line}\n`);
 // A pending promise alone does not keep a process alive.
 setInterval(() => undefined, 1 << 30);
 
 const report = (message: string, detail?: Record<string, unknown>) =>
   print(`${message}: ${String(detail?.["message"])}`);
-const cache = new NodeCache({ paths: { nodeCache: directory, link }, sizeBytes: budgetBytes, report });
+const cache = new NodeCache({
+  paths: { nodeCache: directory, link },
+  sizeBytes: budgetBytes,
+  report,
+  ...(freeShare !== undefined && { freeShare }),
+});
 try {
   const held = await cache.provide({
     name,

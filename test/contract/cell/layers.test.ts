@@ -108,6 +108,73 @@ it("can be above another layer, whose files it deletes", async () => {
   expect(await python(last, `import os; print(os.listdir("/a/b"), open("/a/two").read())`)).toBe("['three'] 2");
 });
 
+it("can be above layers that delete a file, make it again and delete it again", async () => {
+  const steps = [
+    "mkdir /w; echo 1 > /w/x; echo 1 > /w/y",
+    "rm -r /w",
+    "mkdir /w; echo 2 > /w/x",
+    "rm /w/x; echo 3 > /w/z",
+  ];
+  const all: LayerRef[] = [];
+  const on = (name: string) => clone(name, filesOnly(all.at(-1)!), all.slice(0, -1));
+  for (const [at, step] of steps.entries()) {
+    const name = `again-${at}`;
+    const cell = at === 0 ? whileTest(await cells.boot({ name, container })) : await on(name);
+    await cells.output(cell, step);
+    all.push(await captureLayer(cell, name));
+  }
+  expect(await cells.output(await on("again-last"), "ls /w; cat /w/*")).toBe("z\n3");
+});
+
+/** Uses files of a layer and new ones, and writes what it has of them to /answer when there is /ask. */
+const user = `import mmap, os, time
+held, fresh = open("/a/held", "r+b"), open("/fresh", "w+b")
+os.remove("/a/held"); os.remove("/fresh")
+held.seek(0, 2); held.write(b" and more"); held.flush()
+fresh.write(b"fresh"); fresh.flush()
+os.link("/a/two", "/a/linked")
+open("/a/linked", "a").write("+")
+file = open("/mapped", "w+b"); file.truncate(1 << 20)
+mapped, n = mmap.mmap(file.fileno(), 1 << 20), 0
+while True:
+  n += 1
+  mapped[0:8] = n.to_bytes(8, "big"); mapped[-8:] = n.to_bytes(8, "big")
+  if os.path.exists("/ask"):
+    held.seek(0); fresh.seek(0); os.remove("/ask")
+    open("/answer.new", "w").write(f"{held.read()} {fresh.read()}"); os.rename("/answer.new", "/answer")`;
+const lookAtUsed = `import os
+one, two, file = os.stat("/a/linked"), os.stat("/a/two"), open("/mapped", "rb").read()
+behind = int.from_bytes(file[:8], "big") - int.from_bytes(file[-8:], "big")
+print(one.st_ino == two.st_ino, one.st_nlink, open("/a/two").read(), os.listdir("/a"), behind in (0, 1), int.from_bytes(file[:8], "big") > 0)`;
+
+it("has files that programs above it link, map, or delete while they are open, in clones with and without memory", async () => {
+  const builder = whileTest(await cells.boot({ name: "used", container }));
+  await cells.output(builder, "mkdir /a; printf held > /a/held; printf 2 > /a/two");
+  const layer = await captureLayer(builder, "used");
+  const using = { container: { command: ["python3", "-c", user] } };
+  const source = await clone("using", filesOnly(layer), [], using);
+  const ask = "touch /ask; until [ -e /answer ]; do sleep 0.01; done; cat /answer";
+  const mapped = `print(any(open("/mapped", "rb").read()))`;
+  await expect.poll(() => python(source, mapped).catch(() => "")).toBe("True");
+  for (const contents of [both, ["filesystem" as const]]) {
+    const checkpointId = `used-${contents.length}`;
+    const { manifestDigest } = await cells.checkpoint(source, checkpointId, { contents });
+    const isMemory = contents.length > 1;
+    const copy = await clone(
+      checkpointId,
+      { checkpointId, manifestDigest, contents },
+      [layer],
+      isMemory ? using : { container },
+    );
+    if (isMemory) expect(await cells.output(copy, ask)).toBe("b'held and more' b'fresh'");
+    else expect((await python(copy, lookAtUsed)).split(" [")[0]).toBe("True 2 2+");
+    const found = `from pathlib import Path; print(sorted(p.name for p in Path("/a").iterdir()))`;
+    expect(await python(copy, found)).toBe("['linked', 'two']");
+    if (!isMemory) expect(await python(copy, lookAtUsed)).toMatch(/True True$/);
+  }
+  expect(await cells.output(source, ask)).toBe("b'held and more' b'fresh'");
+});
+
 it("has the holes of sparse files, in the store and in a clone", async () => {
   const builder = whileTest(await cells.boot({ name: "sparse", container }));
   await python(builder, `f = open("/sparse", "wb"); f.seek(2 << 30); f.write(b"end")`);

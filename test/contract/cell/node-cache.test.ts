@@ -68,7 +68,8 @@ async function entriesIn(directory: string): Promise<string[]> {
   return (await readdir(join(directory, boot ?? ""))).filter((name) => !name.endsWith(".lock")).sort();
 }
 
-const order = { name: nameOf("a"), sizeBytes: 1000, budgetBytes: 2500 };
+/** The disk of this machine may be nearly full. */
+const order = { name: nameOf("a"), sizeBytes: 1000, budgetBytes: 2500, freeShare: 0 };
 const has = "has 1000";
 
 describe("of several processes that need an entry", () => {
@@ -88,6 +89,24 @@ describe("of several processes that need an entry", () => {
     await killed.kill();
     expect([await next.line(), await next.line()]).toEqual(["filling", has]);
     expect(await entriesIn(directory)).toEqual([`${nameOf("a")}-1000`]);
+  });
+
+  it("one that is killed waits no longer", async () => {
+    const directory = await newDirectory();
+    const filling = use({ ...order, directory, while: "waits" });
+    expect(await filling.line()).toBe("filling");
+    const waiting = use({ ...order, directory });
+    const locked = `/${nameOf("a")}-1000.lock`;
+    const waiters = async () => {
+      const all = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+      const arguments_ = await Promise.all(all.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
+      const opened = all.map((pid) => readlink(`/proc/${pid}/fd/3`).catch(() => ""));
+      const paths = await Promise.all(opened);
+      return all.filter((_, at) => arguments_[at]?.includes("\0lock\0") && paths[at]?.endsWith(locked)).length;
+    };
+    await expect.poll(waiters).toBe(1);
+    await waiting.kill();
+    await expect.poll(waiters).toBe(0);
   });
 
   it("each reports that the checkpoint is lost, and leaves nothing", async () => {
@@ -142,14 +161,32 @@ describe("a full cache", () => {
   });
 });
 
-describe("a cell uses its own directory", () => {
-  const cannot = "the node's cache cannot be used; the cell uses its own directory";
-  const inOwnMounts = (prepare: string) =>
-    "unshare --user --map-root-user --mount sh -euc".split(" ").concat(`${prepare}; exec "$@"`, "sh");
+const cannot = "the node's cache cannot be used; the cell uses its own directory";
+const inOwnMounts = (prepare: string) =>
+  "unshare --user --map-root-user --mount sh -euc".split(" ").concat(`${prepare}; exec "$@"`, "sh");
 
-  it("where the node's disk is full, and leaves nothing there", async () => {
+describe("a cell uses its own directory", () => {
+  it("where too little of the node's disk would stay free, after it removed what no cell uses", async () => {
     const directory = await newDirectory();
-    const large = { ...order, directory, sizeBytes: 1 << 20, budgetBytes: 1 << 30 };
+    const large = { ...order, directory, sizeBytes: 1 << 20, budgetBytes: 1 << 30, freeShare: 0.5 };
+    const boot = `${directory}/$(cat /proc/sys/kernel/random/boot_id)`;
+    const filled = (unused: string) =>
+      inOwnMounts(
+        `mount -t tmpfs -o size=4m tmpfs ${directory}; head -c 1500000 /dev/zero > /tmp/$$; mkdir ${boot} ${boot}/${nameOf("b")}-9; mv /tmp/$$ ${unused}`,
+      );
+    const first = use(large, filled(`${boot}/${nameOf("b")}-9/content`));
+    expect([await first.line(), await first.line()]).toEqual(["filling", `has ${1 << 20}`]);
+    const second = use(large, filled(`${boot}/of-others`));
+    expect([await second.line(), await second.line()]).toEqual([
+      `${cannot}: with the entry, less than 50 % of the node's disk would be free`,
+      "own directory",
+    ]);
+  });
+
+  it("where the node's disk becomes full, and leaves nothing there", async () => {
+    const directory = await newDirectory();
+    // As if others wrote while it fills the entry.
+    const large = { ...order, directory, sizeBytes: 1 << 20, budgetBytes: 1 << 30, freeShare: -10 };
     const user = use(large, inOwnMounts(`mount -t tmpfs -o size=128k tmpfs ${directory}`));
     expect(await user.line()).toMatch(new RegExp(`^${cannot}: ENOSPC`));
     expect(await user.line()).toBe("own directory");
@@ -184,6 +221,7 @@ describe("a cell uses its own directory", () => {
     const cache = new NodeCache({
       paths: { nodeCache: directory, link },
       sizeBytes: 2500,
+      freeShare: 0,
       report: (...given) => reports.push(given),
     });
     expect(await cache.provide({ ...order, fill, isIntact: () => Promise.resolve(true) })).toBeUndefined();
@@ -193,18 +231,26 @@ describe("a cell uses its own directory", () => {
   });
 });
 
-it("opens what a cell keeps only once", async () => {
+it("opens what a cell keeps only once, also at the same time, and closes what another sandbox does not use", async () => {
   const directory = await newDirectory();
-  const cache = new NodeCache({ paths: { nodeCache: directory, link }, sizeBytes: 2500, report: () => undefined });
+  const cache = new NodeCache({
+    paths: { nodeCache: directory, link },
+    sizeBytes: 2500,
+    freeShare: 0,
+    report: () => undefined,
+  });
   const entry = { ...order, fill: () => Promise.resolve(), isIntact: () => Promise.resolve(true) };
-  const kept = await cache.keep(entry);
+  const [kept, again] = await Promise.all([cache.keep(entry), cache.keep(entry)]);
+  expect(again).toBe(kept);
   const timesOpen = async () => {
     const links = (await readdir("/proc/self/fd")).map((fd) => readlink(`/proc/self/fd/${fd}`).catch(() => ""));
     return (await Promise.all(links)).filter((path) => path === kept?.path).length;
   };
   expect(await cache.keep(entry)).toBe(kept);
   expect(await timesOpen()).toBe(1);
-  await kept?.release();
+  await cache.keepOnly([entry.name]);
+  expect(await timesOpen()).toBe(1);
+  await cache.keepOnly([]);
   expect(await timesOpen()).toBe(0);
 });
 
@@ -250,6 +296,7 @@ describe("the image of a checkpoint in a bucket", () => {
       const shared = new NodeCache({
         paths: { nodeCache: directory, link },
         sizeBytes: 1 << 30,
+        freeShare: 0,
         report: (message) => reports.push(message),
       });
       return openForRead(grant, { scratchPath, shared });
