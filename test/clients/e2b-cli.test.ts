@@ -1,5 +1,6 @@
 import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -86,7 +87,8 @@ describe("the command line", () => {
   });
 });
 
-const program = "node_modules/@e2b/cli/dist/index.js";
+const require = createRequire(import.meta.url);
+const program = require.resolve("@e2b/cli/dist/index.js");
 
 async function cli(...args: string[]): Promise<string> {
   return input("", ...args);
