@@ -93,8 +93,9 @@ async function run() {
 /** Ends the process after `--help` and after a wrong option. */
 function parseOptions() {
   try {
-    const options = { name: { type: "string", default: "dev" }, help: { type: "boolean", short: "h" } };
-    const { values } = parseArgs({ options });
+    const { values } = parseArgs({
+      options: { name: { type: "string", default: "dev" }, help: { type: "boolean", short: "h" } },
+    });
     if (!values.help) return values;
     console.log(help);
     process.exit(0);

@@ -74,7 +74,7 @@ export const walks: Record<string, readonly string[]> = {
   "local cluster": ["test/cluster/local.test.ts"],
   gateway: ["test/cluster/gateway.test.ts"],
   "beside other controllers": ["test/cluster/beside.test.ts"],
-  "client E2B": ["test/clients/e2b-js.test.ts", "test/clients/e2b-python.test.ts"],
+  "client E2B": ["test/clients/e2b-cli.test.ts", "test/clients/e2b-js.test.ts", "test/clients/e2b-python.test.ts"],
   "client AgentTier": ["test/clients/agenttier-cli.test.ts", "test/clients/agenttier-python.test.ts"],
   "client ramet/client": ["test/clients/native.test.ts"],
   "client MCP": ["test/clients/mcp.test.ts"],

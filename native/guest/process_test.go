@@ -101,9 +101,20 @@ func TestCommandReadsItsInput(t *testing.T) {
 			t.Errorf("stdout %q, end %v", got.stdout, got.end)
 		}
 		_, err = client.SendInput(ctx, connect.NewRequest(&processpb.SendInputRequest{Process: named, Input: input("late")}))
-		if connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		if connect.CodeOf(err) != connect.CodeNotFound {
 			t.Errorf("input after the end: %v", err)
 		}
+		deaf := start(t, client, &processpb.StartRequest{
+			Process: &processpb.ProcessConfig{Cmd: "/bin/sleep", Args: []string{"100"}}, Stdin: ptr(false),
+		})
+		without := &processpb.ProcessSelector{Selector: &processpb.ProcessSelector_Pid{Pid: deaf.pid(t)}}
+		_, err = client.CloseStdin(ctx, connect.NewRequest(&processpb.CloseStdinRequest{Process: without}))
+		if connect.CodeOf(err) != connect.CodeFailedPrecondition {
+			t.Errorf("a command without input: %v", err)
+		}
+		_, err = client.SendSignal(ctx, connect.NewRequest(&processpb.SendSignalRequest{
+			Process: without, Signal: processpb.Signal_SIGNAL_SIGKILL}))
+		must(t, err)
 	})
 }
 

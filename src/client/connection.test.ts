@@ -7,13 +7,16 @@ import { RametError, Sandbox } from "./index.ts";
 /** A stand-in for the server and the gateway, which answers each request as a test says. */
 let url: string;
 let requests: { method: string; path: string; key: string }[];
+let pings: unknown[];
 let answers: ((request: IncomingMessage, response: ServerResponse) => unknown)[];
 let close: () => void;
 
 beforeEach(async () => {
-  [requests, answers] = [[], []];
+  [requests, answers, pings] = [[], [], []];
   const server = createServer((request, response) => {
     const key = String(request.headers["idempotency-key"] ?? "");
+    const ping = request.headers["keepalive-ping-interval"];
+    if (ping !== undefined) pings.push(ping);
     requests.push({ method: request.method ?? "", path: request.url ?? "", key });
     // The last answer repeats.
     const answer = answers.length > 1 ? answers.shift() : answers[0];
@@ -132,6 +135,30 @@ describe("a server that falls silent", () => {
     answers = [stream(start)];
     expect(await failure(commands.run("true", { timeoutMs: 100 }))).toMatchObject({ code: "Timeout" });
   });
+
+  it("does not keep the reader of a command without an end, which is sent messages while it prints nothing", async () => {
+    const { commands } = await sandbox();
+    answers = [stream(start)];
+    const error = await failure(commands.run("true", { timeoutMs: 0 }));
+    expect([error.code, pings]).toEqual(["Timeout", ["1"]]);
+  });
+});
+
+it("joins events that arrive in any parts", async () => {
+  const { checkpoint } = await sandbox();
+  const result = `event: result\ndata: ${JSON.stringify({ message: "ä".repeat(3) })}\n\n`;
+  const bytes = Buffer.from(`: a comment\n\n${progress}${result}`);
+  answers = [
+    async (_, response) => {
+      response.writeHead(200);
+      for (const byte of bytes) await new Promise((sent) => response.write(Buffer.of(byte), sent));
+      response.end();
+    },
+  ];
+  const states: unknown[] = [];
+  const onProgress = ({ state }: { state: string }) => void states.push(state);
+  expect(await checkpoint.wait({ checkpoint_id: "c", onProgress })).toEqual({ message: "äää" });
+  expect(states).toEqual(["starting"]);
 });
 
 it("rejects a call without a key, and does not throw", async () => {
@@ -145,6 +172,40 @@ describe("a creation", () => {
     const onProgress = () => Promise.reject(new Error("no display"));
     await expect(Sandbox.create({ ...connection(), onProgress })).rejects.toThrow("no display");
     expect(pathsOf("DELETE")).toEqual(["/ramet/v1/sandboxes/s1"]);
+  });
+
+  it.each([
+    [
+      "its caller aborts",
+      (abort: AbortController) => ({
+        abort: () => {
+          abort.abort();
+        },
+        code: "Canceled",
+      }),
+    ],
+    ["its time ends", () => ({ abort: () => undefined, code: "Timeout", startTimeoutMs: 200 })],
+  ])("leaves no sandbox if %s before the answer", async (_, how) => {
+    const controller = new AbortController();
+    const { abort, code, ...options } = how(controller);
+    const failed = Promise.withResolvers<unknown>();
+    answers = [
+      async (...given) => {
+        abort();
+        await failed.promise;
+        opened("running")(...given);
+      },
+      json({}, 204),
+    ];
+    const error = await failure(Sandbox.create({ ...connection(), ...options, signal: controller.signal }));
+    failed.resolve(undefined);
+    expect(error.code).toBe(code);
+    await expect.poll(() => pathsOf("DELETE")).toEqual(["/ramet/v1/sandboxes/s1"]);
+    const sent = requests.length;
+    expect(await failure(Sandbox.create({ ...connection(), signal: AbortSignal.abort() }))).toMatchObject({
+      code: "Canceled",
+    });
+    expect(requests).toHaveLength(sent);
   });
 
   it("that its caller aborts leaves no sandbox", async () => {

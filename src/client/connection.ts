@@ -6,11 +6,10 @@ import {
   errorOf,
   fromBody,
   LostStream,
-  mostAnswerBytes,
   RametError,
-  tooLarge,
   tooLate,
 } from "./answer.ts";
+import { eventsIn } from "./streams.ts";
 
 /** How a client reaches Ramet. What is left out is read from the environment variables RAMET_API_KEY and so on. */
 export interface ConnectionOptions {
@@ -91,7 +90,7 @@ export class Connection {
     const { requestTimeoutMs, signal = [], ...init } = call;
     // It can be read once.
     const isStream = call.body instanceof ReadableStream;
-    const silenceMs = requestTimeoutMs ?? this.options.requestTimeoutMs ?? 60_000;
+    const silenceMs = requestTimeoutMs ?? this.options.requestTimeoutMs ?? defaultSilenceMs;
     const limits = { silenceMs, endMs, signals: [signal].flat() };
     for (let attempt = 1; ; attempt++) {
       const { value, error, waitMs } = await attemptOf(url, init, new Ending(limits), read);
@@ -186,10 +185,9 @@ function canRepeat({ code, status }: RametError, isIdempotent: boolean): boolean
   return status === 429 || (isIdempotent && code !== "Canceled" && [0, 502, 503].includes(status));
 }
 
+export const defaultSilenceMs = 60_000;
 /** How long the server follows for one request. */
 const roundMs = 25_000;
-/** While there are no events, the server sends comments more often. */
-const eventSilenceMs = 40_000;
 const mostAttempts = 4;
 
 /** @param milliseconds 0: never */
@@ -242,28 +240,42 @@ async function pause(milliseconds: number, signals: readonly AbortSignal[]): Pro
   if (ending.signal.aborted) throw canceled();
 }
 
+/**
+ * Waits for work that nothing ends, and discards what it returns too late.
+ * @throws RametError `Timeout` or `Canceled`; the error of the work
+ */
+export async function orDiscarded<T>(
+  start: () => Promise<T>,
+  { endMs, signal }: Pick<FollowOptions<T>, "endMs" | "signal">,
+  discard: (late: T) => Promise<unknown>,
+): Promise<T> {
+  if (signal?.aborted === true) throw canceled();
+  const work = start();
+  const ending = new Ending({ silenceMs: 0, endMs, signals: signal === undefined ? [] : [signal] });
+  const ended = new Promise<never>((_, reject) => {
+    ending.signal.addEventListener("abort", () => {
+      reject(canceled());
+    });
+  });
+  try {
+    return await ending.within(Promise.race([work, ended]), (cause) => cause as RametError);
+  } catch (error) {
+    work.then(discard).catch(() => undefined);
+    throw error;
+  } finally {
+    ending.close();
+  }
+}
+
 function notReachable(url: string, cause: unknown): RametError {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new RametError("Unavailable", `${url} is not reachable: ${why}`, { cause, retryable: true });
 }
 
-async function* eventsIn(answer: Answer): AsyncGenerator<{ event: string; data: unknown }> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const bytes of answer.bytes(eventSilenceMs)) {
-    text += decoder.decode(bytes, { stream: true });
-    const parts = text.split("\n\n");
-    text = parts.pop() ?? "";
-    if (text.length > mostAnswerBytes) throw tooLarge("An event", mostAnswerBytes);
-    for (const part of parts) {
-      const found = /^event: (\w+)\ndata: (.*)$/s.exec(part);
-      if (found !== null) yield { event: found[1] ?? "", data: JSON.parse(found[2] ?? "null") as unknown };
-    }
-  }
-}
-
 /** Sends requests to port 49983 of a sandbox, whose guest has the API of E2B's envd. */
 export interface Guest {
+  /** The longest time without a byte, unless a call has another one. */
+  readonly silenceMs: number;
   send<T>(path: string, call: Call, read: Read<T>): Promise<T>;
 }
 

@@ -1,5 +1,6 @@
-import { type Answer, fromBody, LostStream, mostAnswerBytes, RametError, tooLarge } from "./answer.ts";
+import { LostStream, mostAnswerBytes, RametError, tooLarge } from "./answer.ts";
 import { asUser, endAfter, type Guest, type RequestOptions, unary } from "./connection.ts";
+import { type Ended, envelope, type Message, messagesIn, type Output } from "./streams.ts";
 
 export interface CommandOptions extends RequestOptions {
   cwd?: string;
@@ -227,27 +228,6 @@ function whyKilled({ exited = false, status = "" }: Ended): string | undefined {
   return exited || status === "" ? undefined : status;
 }
 
-interface Output {
-  stdout?: string;
-  stderr?: string;
-  pty?: string;
-}
-
-interface Ended {
-  exitCode?: number;
-  exited?: boolean;
-  status?: string;
-  error?: string;
-}
-
-interface Message {
-  event?: {
-    start?: { pid: number };
-    data?: Output;
-    end?: Ended;
-  };
-}
-
 interface Following extends Pick<CommandOptions, "onStdout" | "onStderr" | "maxOutputBytes"> {
   onData?: (data: Uint8Array) => void | Promise<void>;
   disconnect: AbortController;
@@ -264,12 +244,15 @@ async function open(
 ): Promise<CommandHandle> {
   const { user, timeoutMs = 60_000, requestTimeoutMs, signal } = options;
   const disconnect = new AbortController();
+  // While a command prints nothing, the guest sends messages, so that a lost connection is found.
+  const silenceMs = Math.max(requestTimeoutMs ?? guest.silenceMs, 2_000);
   const call = {
     method: "POST",
     body: envelope(message),
     headers: {
       "content-type": "application/connect+json",
       "connect-protocol-version": "1",
+      "keepalive-ping-interval": `${Math.min(Math.floor(silenceMs / 2_000), 20)}`,
       ...(timeoutMs > 0 && { "connect-timeout-ms": `${Math.ceil(timeoutMs)}` }),
       ...asUser(user),
     },
@@ -278,7 +261,8 @@ async function open(
     // The guest kills the command in time and says so, unless it is silent.
     endMs: endAfter(timeoutMs && timeoutMs + 1_000),
   };
-  const messages = messagesIn(await guest.send(`/process.Process/${method}`, call, (answer) => answer));
+  const answer = await guest.send(`/process.Process/${method}`, call, (given) => given);
+  const messages = messagesIn(answer, silenceMs);
   const first = await messages.next();
   const pid = first.done === true ? undefined : first.value.event?.start?.pid;
   if (pid === undefined) throw new LostStream();
@@ -298,57 +282,6 @@ async function kill(guest: Guest, pid: number, options?: RequestOptions): Promis
       throw error;
     },
   );
-}
-
-/** A message of a Connect stream: one byte of flags, four bytes of length, JSON. */
-function envelope(message: object): Uint8Array<ArrayBuffer> {
-  const body = new TextEncoder().encode(JSON.stringify(message));
-  const whole = new Uint8Array(5 + body.length);
-  new DataView(whole.buffer).setUint32(1, body.length);
-  whole.set(body, 5);
-  return whole;
-}
-
-const endFlag = 2;
-const headBytes = 5;
-
-/** @throws RametError the error in the last message; LostStream without it */
-async function* messagesIn(answer: Answer): AsyncGenerator<Message> {
-  let parts: Uint8Array[] = [];
-  let [length, end] = [0, headBytes];
-  // A command may print nothing for long.
-  for await (const bytes of answer.bytes(0)) {
-    parts.push(bytes);
-    length += bytes.length;
-    // A large message arrives in many parts, which are joined once.
-    if (length < end) continue;
-    let held = joined(parts, length);
-    for (;;) {
-      end = held.length < headBytes ? headBytes : headBytes + new DataView(held.buffer, held.byteOffset).getUint32(1);
-      if (end > mostAnswerBytes) throw tooLarge("A message", mostAnswerBytes);
-      if (held.length < end) break;
-      const body = new TextDecoder().decode(held.subarray(headBytes, end));
-      const message = JSON.parse(body) as Message & { error?: object };
-      if (((held[0] ?? 0) & endFlag) !== 0) {
-        if (message.error !== undefined) throw fromBody(message.error, 200);
-        return;
-      }
-      yield message;
-      held = held.subarray(end);
-    }
-    [parts, length] = [[held], held.length];
-  }
-  throw new LostStream();
-}
-
-function joined(parts: readonly Uint8Array[], length: number): Uint8Array {
-  const whole = new Uint8Array(length);
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }
 
 function base64Of(data: string | Uint8Array): string {

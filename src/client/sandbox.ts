@@ -2,9 +2,11 @@ import { type ErrorBody, fromBody, RametError } from "./answer.ts";
 import {
   Connection,
   type ConnectionOptions,
+  defaultSilenceMs,
   endAfter,
   type FollowOptions,
   type Guest,
+  orDiscarded,
   type RequestOptions,
   type WaitLimit,
 } from "./connection.ts";
@@ -131,6 +133,7 @@ export class Sandbox {
     this.#connection = connection;
     this.#domain = connection.options.domain ?? access.domain ?? undefined;
     const guest: Guest = {
+      silenceMs: connection.options.requestTimeoutMs ?? defaultSilenceMs,
       send: (path, { headers, ...call }, read) => {
         const { sandboxUrl } = connection.options;
         const origin = sandboxUrl?.replace(/\/+$/, "") ?? `https://${this.getHost(guestPort)}`;
@@ -155,7 +158,12 @@ export class Sandbox {
     const body = { template, snapshot, checkpoint, metadata, envs, timeout_ms: timeoutMs };
     const request = { ...body, on_timeout: lifecycle?.onTimeout };
     const endMs = endAfter(options.startTimeoutMs ?? 120_000);
-    const opened = await connection.api<Opened>("POST", "/sandboxes", request, { repeats: true, endMs, signal });
+    // The server creates it although nobody waits for the answer any more.
+    const opened = await orDiscarded(
+      () => connection.api<Opened>("POST", "/sandboxes", request, { repeats: true }),
+      { endMs, signal },
+      (late) => new Sandbox(connection, late).kill(),
+    );
     const created = new Sandbox(connection, opened);
     try {
       await onProgress?.(opened.sandbox);

@@ -7,7 +7,7 @@ export function clientApiTable({ milliseconds, commands, transfers, idle }: Clie
   const [first] = Object.values(milliseconds);
   const rows = Object.entries(milliseconds).map(([name, each]) => [name, ...percentiles(each)]);
   return [
-    `client-api: requests of E2B's clients to a local cluster, ms; n = ${first?.n ?? 0}`,
+    `client-api: requests of clients to a local cluster, ms; n = ${first?.n ?? 0}`,
     ...aligned([["", "p50", "p95", "p99", "max"], ...rows]),
     "",
     "a command, and the same command started by a program in the sandbox, in turns, ms",

@@ -1,5 +1,7 @@
 import { request as send } from "undici";
 import { Sandbox } from "e2b";
+import { Client as Sandbox0 } from "sandbox0";
+import { Sandbox as NativeSandbox } from "../../src/client/index.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
@@ -11,7 +13,7 @@ import { measureIdleClients, type IdleClients } from "./idle-clients.ts";
 import { Samples, type Summary } from "./samples.ts";
 import { measureTransfers, type Options, transferProgram } from "./transfers.ts";
 
-/** The waits of clients of the E2B dialect, through the JavaScript SDK and raw HTTP, on a local cluster. */
+/** The waits of clients, through E2B's and Sandbox0's packages, Ramet's own client and raw HTTP, on a local cluster. */
 export interface ClientApiCosts {
   /** By the name of the measure, ms. */
   milliseconds: Record<string, Summary>;
@@ -31,13 +33,15 @@ export async function measureClientApi(n: number, signal: AbortSignal): Promise<
   const world = await ClientWorld.open();
   try {
     const options = await world.connection();
+    const token = await world.createKey(world.namespace, "sandbox0", undefined, "sandbox0");
+    const sandbox0 = new Sandbox0({ token, baseUrl: world.apiUrl });
     await world.createSet(setName, stocked);
     const template = { spec: { containers: [{ ...transferProgram, name: "main", image: "python" }] } };
     await world.createSet(transferSet, 1, { template });
     const samples = new Samples();
     for (let turn = 0; turn <= n; turn++) {
       signal.throwIfAborted();
-      const measures = await oneTurn(world, options);
+      const measures = { ...(await oneTurn(world, options)), ...(await seedTurn(world, sandbox0)) };
       // The first one is a warm-up.
       if (turn > 0) samples.add(measures);
       process.stderr.write(`\rrequests of clients: ${turn}/${n} `);
@@ -57,13 +61,7 @@ export async function measureClientApi(n: number, signal: AbortSignal): Promise<
 
 /** Each kind of request once. The set is filled again before each request that takes from it. */
 async function oneTurn(world: ClientWorld, options: Options): Promise<Record<string, number>> {
-  const measures: Record<string, number> = {};
-  const measure = async <T>(name: string, work: () => Promise<T>): Promise<T> => {
-    const elapsed = stopwatch();
-    const result = await work();
-    measures[name] = elapsed();
-    return result;
-  };
+  const { measures, measure } = measuring();
   await untilStocked(world);
   const raw = await measure("raw HTTP: POST /sandboxes, stocked", () => createRaw(options));
   await Sandbox.kill(raw, options);
@@ -74,6 +72,10 @@ async function oneTurn(world: ClientWorld, options: Options): Promise<Record<str
   await measure("commands.run(true)", () => sandbox.commands.run("true"));
   await measure("getInfo", () => sandbox.getInfo());
   const { snapshotId } = await measure("createSnapshot", () => sandbox.createSnapshot());
+  const { checkpoint } = await NativeSandbox.connect(sandbox.sandboxId, options);
+  const created = await measure("native: checkpoint.create", () => checkpoint.create());
+  await measure("native: checkpoint.wait", () => checkpoint.wait(created));
+  await checkpoint.delete(created.id);
   await measure("pause", () => sandbox.pause());
   await measure("connect right after the pause", () => sandbox.connect());
   await sandbox.pause();
@@ -88,6 +90,35 @@ async function oneTurn(world: ClientWorld, options: Options): Promise<Record<str
   await clone.kill();
   await Sandbox.deleteSnapshot(snapshotId, options);
   return measures;
+}
+
+/** The flow of Sandbox0: initialize once, claim many. */
+async function seedTurn(world: ClientWorld, { sandboxes }: Sandbox0): Promise<Record<string, number>> {
+  const { measures, measure } = measuring();
+  await untilStocked(world);
+  const seed = await measure("Sandbox0: claim, stocked", () => sandboxes.claim(setName));
+  const command = ["/bin/sh", "-c", "head -c 20000000 /dev/urandom > /initialized"];
+  await seed.cmd("initialize", { command });
+  await measure("Sandbox0: pause, 20 MB of files", () => sandboxes.pauseAndWait(seed.id));
+  const request = { name: "initialized" };
+  const snapshot = await measure("Sandbox0: snapshot of it", () => sandboxes.createRootFSSnapshot(seed.id, request));
+  await untilStocked(world);
+  const claim = () => sandboxes.claim(setName, { snapshotId: snapshot.id });
+  const task = await measure("Sandbox0: claim with snapshot_id, stocked", claim);
+  for (const { id } of [seed, task]) await sandboxes.delete(id);
+  await sandboxes.deleteRootFSSnapshot(snapshot.id);
+  return measures;
+}
+
+function measuring() {
+  const measures: Record<string, number> = {};
+  const measure = async <T>(name: string, work: () => Promise<T>): Promise<T> => {
+    const elapsed = stopwatch();
+    const result = await work();
+    measures[name] = elapsed();
+    return result;
+  };
+  return { measures, measure };
 }
 
 async function createRaw({ apiUrl, apiKey }: Options): Promise<string> {

@@ -101,7 +101,10 @@ describe("a sandbox", () => {
     expect(await read(`/v2${path}?direction=backward&limit=1`)).toEqual([200, { logs: [entry("second")] }]);
     expect(await read(`/v2${path}?search=fir`)).toEqual([200, { logs: [entry("first")] }]);
     expect(await read(`/v2${path}?level=error`)).toEqual([200, { logs: [] }]);
-    expect(await read(`${path}?limit=1`)).toMatchObject([200, { logs: [{ line: "first" }] }]);
+    expect(await read(`${path}?limit=1`)).toMatchObject([
+      200,
+      { logs: [{ line: expect.stringContaining("first") as unknown }] },
+    ]);
     await sandbox.kill();
   });
 

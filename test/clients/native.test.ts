@@ -251,6 +251,8 @@ describe("a sandbox", () => {
     expect(failed).toBeInstanceOf(CommandExitError);
     expect(failed).toMatchObject({ exitCode: 3, stderr: "why\n", code: "CommandFailed" });
     expect(await rejected(commands.run("sleep 60", { timeoutMs: 300 }))).toMatchObject({ code: "Timeout" });
+    // It prints nothing for longer than a connection may be silent.
+    expect((await commands.run("sleep 3; echo awake", { requestTimeoutMs: 2_000 })).stdout).toBe("awake\n");
     const cat = await commands.run("cat", { background: true, stdin: true });
     await cat.sendStdin("typed");
     await commands.closeStdin(cat.pid);

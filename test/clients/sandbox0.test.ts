@@ -242,6 +242,40 @@ it("hides and deletes a snapshot when it expires", async () => {
   await call(`DELETE /api/v1/sandboxes/${id}`);
 });
 
+it("gives claims from a snapshot that is deleted meanwhile its files, or no sandbox", async () => {
+  const listed = async () => {
+    const { body } = await call("GET /api/v1/sandboxes?limit=200");
+    return (body.data["sandboxes"] as { id: string }[]).map(({ id }) => id);
+  };
+  const claimed = await call("POST /api/v1/sandboxes", { template: "default" });
+  const id = textOf(claimed.body.data["sandbox_id"]);
+  const context = (command: string[]) => ({ type: "cmd", cmd: { command }, wait_until_done: true });
+  await call(`POST /api/v1/sandboxes/${id}/contexts`, context(["sh", "-c", "echo kept > /root/kept"]));
+  const before = await listed();
+  const kept: string[] = [];
+  const immediately = () => Promise.resolve();
+  const oncePresent = () => expect.poll(listed, waiting).toHaveLength(before.length + kept.length + 1);
+  for (const moment of [immediately, immediately, oncePresent, oncePresent]) {
+    const taken = await call(`POST /api/v1/sandboxes/${id}/snapshots`, {});
+    const snapshot = textOf(taken.body.data["id"]);
+    const claiming = call("POST /api/v1/sandboxes", { template: "default", snapshot_id: snapshot });
+    await moment();
+    expect((await call(`DELETE /api/v1/sandbox-rootfs-snapshots/${snapshot}`)).status).toBe(200);
+    const { status, body } = await claiming;
+    if (status !== 201) {
+      // A claim that finds it being deleted conflicts with that.
+      expect([404, 409], JSON.stringify(body.error)).toContain(status);
+      continue;
+    }
+    const task = textOf(body.data["sandbox_id"]);
+    const read = await call(`POST /api/v1/sandboxes/${task}/contexts`, context(["cat", "/root/kept"]));
+    expect(read.body.data).toMatchObject({ exit_code: 0 });
+    kept.push(task);
+  }
+  await expect.poll(listed, waiting).toHaveLength(before.length + kept.length);
+  for (const each of [id, ...kept]) await call(`DELETE /api/v1/sandboxes/${each}`);
+});
+
 it("pauses a sandbox when its soft time is over, and deletes the paused one when its hard time is", async () => {
   const claimed = await call("POST /api/v1/sandboxes", {
     template: "default",

@@ -45,3 +45,16 @@ it("runs a sandbox whose pause has failed with its time as before, also while it
     await writing;
   }
 });
+
+it("pauses a sandbox whose guest does not answer, unless the client requires that", async () => {
+  const { json } = await world.call(key, "POST", "/sandboxes", { templateID: "base", timeout: 3600 });
+  const { sandboxID } = json as { sandboxID: string };
+  const pause = (body: object) => world.call(key, "POST", `/sandboxes/${sandboxID}/pause`, body);
+  const get = async () => (await world.call(key, "GET", `/sandboxes/${sandboxID}`)).json;
+  // No gateway leads to the guests of this cluster.
+  expect(await pause({ requireHealthyGuest: true })).toMatchObject({ status: 503, json: { code: 503 } });
+  expect(await get()).toMatchObject({ state: "running" });
+  expect(await pause({})).toMatchObject({ status: 204 });
+  expect(await get()).toMatchObject({ state: "paused", pauseMode: "full" });
+  expect(await pause({ requireHealthyGuest: true })).toMatchObject({ status: 409 });
+});

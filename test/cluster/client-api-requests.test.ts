@@ -273,7 +273,7 @@ describe("the network of a sandbox", () => {
     expect(await put({ denyOut: ["10.0.0.0/8"] })).toMatchObject({ status: 204 });
     await expect.poll(egress).toBe('{"default":"allow","allow":[],"deny":["10.0.0.0/8"]}');
     expect(await put({ allowOut: ["example.org"] })).toMatchObject({ status: 400 });
-    expect(await put({ dnsServers: ["10.0.0.1"] })).toMatchObject({ status: 501 });
+    expect(await put({ dnsServers: ["example.org"] })).toMatchObject({ status: 400 });
     expect(await put({})).toMatchObject({ status: 204 });
     await expect.poll(egress).toBe(undefined);
   });

@@ -75,8 +75,18 @@ export async function createSandbox(parts: ServiceParts, create: CreateSandbox):
   } catch (error) {
     // What cannot be deleted now ends when its time is over.
     await parts.objects.sandboxes.remove(sandbox).catch(() => undefined);
-    throw error;
+    const id = start ? start.checkpointId : source.kind === "checkpoint" && source.checkpoint?.status?.checkpointId;
+    throw id ? unlessDeleted(parts, { namespace, id }, error) : error;
   }
+}
+
+/** Whatever the failure of a sandbox says, a checkpoint that was deleted while it started is not lost. */
+function unlessDeleted({ known }: ServiceParts, at: { namespace: string; id: string }, error: unknown): unknown {
+  const found = known.checkpointById(at.namespace, at.id);
+  const isKept = found !== undefined && found.metadata.deletionTimestamp === undefined;
+  if (isKept || ["Canceled", "Timeout"].includes(RametError.from(error).code)) return error;
+  const message = `The snapshot ${at.id} was deleted while a sandbox was created from it`;
+  return new RametError("NotFound", message, { cause: error });
 }
 
 /** Claims or creates a sandbox, which may not serve yet. */

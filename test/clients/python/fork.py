@@ -1,7 +1,9 @@
-"""A sandbox is forked, and a snapshot with a name moves to the newest state. Early SDKs have neither."""
+"""A sandbox is forked, a snapshot with a name moves to the newest state, and a pause is strict. Early SDKs have none of it."""
 
 from counter import count, start_counter
-from e2b import Sandbox
+from e2b import ConnectionConfig, Sandbox, SandboxException
+from e2b.api.client.api.sandboxes import get_sandboxes_sandbox_id as get_sandbox
+from e2b.api.client_sync import get_api_client
 
 sandbox = Sandbox.create()
 start_counter(sandbox)
@@ -22,5 +24,19 @@ earlier = Sandbox.create(first.snapshot_id)
 assert earlier.files.read("/tmp/state") == "first"
 assert Sandbox.delete_snapshot(first.snapshot_id) is True
 assert Sandbox.delete_snapshot(second.snapshot_id) is True
+assert sandbox.pause(strict=True) is True
+assert sandbox.get_info().envd_unresponsive_at_pause is None
+api = get_api_client(ConnectionConfig())
+assert get_sandbox.sync(sandbox.sandbox_id, client=api).pause_mode == "full"
+try:
+    sandbox.connect(on_resume="reboot")
+    raise AssertionError("the memory of a pause was dropped")
+except SandboxException as error:
+    assert "memory: false is not supported" in str(error), error
+sandbox.connect()
+sandbox.pause(mode="filesystem")
+assert get_sandbox.sync(sandbox.sandbox_id, client=api).pause_mode == "filesystem"
+sandbox.connect(on_resume="reboot")
+assert sandbox.files.read("/tmp/state") == "second"
 for each in (*forks, sandbox, clone, earlier):
     each.kill()

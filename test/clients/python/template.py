@@ -3,7 +3,13 @@
 import os
 import tempfile
 
-from e2b import BuildException, Sandbox, Template, wait_for_port
+from e2b import BuildException, ConnectionConfig, Sandbox, Template, wait_for_port
+from e2b.api.client.api.tags import get_templates_template_id_tags_count as tags_count
+from e2b.api.client.api.tags import get_templates_template_id_tags_exists as tags_exists
+from e2b.api.client.api.tags import get_templates_template_id_tags_groups as tags_groups
+from e2b.api.client.api.tags import get_templates_template_id_tags_tag_assignments as tag_assignments
+from e2b.api.client.models import GetTemplatesTemplateIDTagsGroupsSort as Sort
+from e2b.api.client_sync import get_api_client
 
 messages = []
 
@@ -33,6 +39,20 @@ assert any("GREETING" in message for message in messages), messages
 assert Template.exists("python-server") and not Template.exists("python-none")
 assert "v1" in [tag.tag for tag in Template.get_tags("python-server")]
 Template.assign_tags("python-server:v1", ["stable"])
+
+# What the generated client of the same package has of tags.
+api = get_api_client(ConnectionConfig())
+assert tags_count.sync("python-server", client=api).total == 3
+groups = tags_groups.sync("python-server", client=api, search="st", sort=Sort.NAME_ASC).tags
+assert [group.tag for group in groups] == ["stable"], groups
+first = tags_groups.sync("python-server", client=api, tags_limit=1)
+second = tags_groups.sync("python-server", client=api, tags_limit=2, tags_cursor=first.next_cursor)
+assert len({group.tag for group in first.tags + second.tags}) == 3 and second.next_cursor is None, (first, second)
+assert tags_exists.sync("python-server", tag="Stable", client=api).normalized_tag == "stable"
+assert tags_exists.sync("python-server", tag="none", client=api).exists is False
+assigned = tag_assignments.sync("python-server", "stable", client=api).data
+assert [str(each.build_id) for each in assigned] == [built.build_id], assigned
+
 sandbox = Sandbox.create("python-server:stable")
 assert "Linux" in sandbox.files.read("/proc/version")
 read = "python3 -c \"import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/').read())\""

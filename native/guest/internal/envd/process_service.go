@@ -122,7 +122,7 @@ func (s *Server) update(_ *http.Request, request *updateRequest) (*empty, error)
 	if size == nil {
 		return &empty{}, nil
 	}
-	return &empty{}, inputError(p.Resize(*size))
+	return &empty{}, inputError(p, p.Resize(*size))
 }
 
 func (s *Server) sendInput(r *http.Request, request *sendInputRequest) (*empty, error) {
@@ -178,7 +178,7 @@ func (s *Server) closeStdin(_ *http.Request, request *selected) (*empty, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, inputError(p.CloseStdin())
+	return &empty{}, inputError(p, p.CloseStdin())
 }
 
 func (s *Server) find(named *selector) (*process.Process, error) {
@@ -239,19 +239,25 @@ func (s *Server) spec(r *http.Request, request *startRequest) (process.Spec, err
 func give(ctx context.Context, p *process.Process, input *processInput) error {
 	switch {
 	case input != nil && input.Stdin != nil:
-		return inputError(p.WriteStdin(ctx, *input.Stdin))
+		return inputError(p, p.WriteStdin(ctx, *input.Stdin))
 	case input != nil && input.PTY != nil:
-		return inputError(p.WritePTY(ctx, *input.PTY))
+		return inputError(p, p.WritePTY(ctx, *input.PTY))
 	default:
 		return rpc.Errorf(rpc.InvalidArgument, "the request has no input")
 	}
 }
 
-func inputError(err error) error {
+func inputError(p *process.Process, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, process.ErrNoInput), errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed):
+		select {
+		case <-p.Exited():
+			// E2B's command line takes this as the end of a command that needed no more input.
+			return rpc.Errorf(rpc.NotFound, "writing to the command: it has ended")
+		default:
+		}
 		return rpc.Errorf(rpc.FailedCondition, "writing to the command: its input is not open")
 	default:
 		return err

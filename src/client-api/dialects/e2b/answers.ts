@@ -61,6 +61,7 @@ export const SandboxDetail = z
       .meta({ id: "SandboxNetworkConfig" }),
     lifecycle: z.object({ onTimeout: z.enum(["kill", "pause"]), autoResume: z.boolean() }),
     domain: z.string().nullable(),
+    pauseMode: z.enum(["full", "filesystem"]).optional().describe("What a paused sandbox has kept."),
     envdAccessToken: z.string().optional().describe("Only for callers that may enter the sandbox."),
   })
   .meta({ id: "SandboxDetail" });
@@ -222,6 +223,29 @@ export const BuildLogs = z.object({ logs: z.array(BuildLogEntry) }).meta({ id: "
 export const AliasInfo = z.object({ templateID: z.string(), public: z.boolean() }).meta({ id: "TemplateAlias" });
 export const AssignedTags = z.object({ buildID: z.uuid(), tags: z.array(z.string()) }).meta({ id: "AssignedTags" });
 export const TagInfo = z.object({ tag: z.string(), buildID: z.uuid(), createdAt: Time }).meta({ id: "TemplateTag" });
+export const TagExistence = z
+  .object({ exists: z.boolean(), normalizedTag: z.string() })
+  .meta({ id: "TemplateTagExistsResponse" });
+export const TagCount = z.object({ total: z.int() }).meta({ id: "TemplateTagsCountResponse" });
+const TagAssignment = z
+  .object({
+    assignmentId: z.uuid().describe("The same as `buildId`."),
+    buildId: z.uuid(),
+    assignedAt: Time.describe("The time of the build: that of the assignment is not kept."),
+    buildCreatedAt: Time,
+    buildFinishedAt: Time,
+  })
+  .meta({ id: "TemplateTagAssignment" });
+const nextCursor = z.string().nullable();
+export const TagAssignments = z
+  .object({ data: z.array(TagAssignment).describe("The current one."), nextCursor })
+  .meta({ id: "TemplateTagAssignmentsResponse" });
+export const TagGroups = z
+  .object({
+    tags: z.array(z.object({ tag: z.string(), assignments: z.array(TagAssignment), hasMore: z.boolean() })),
+    nextCursor,
+  })
+  .meta({ id: "TemplateTagGroupsResponse" });
 
 /** The statuses that E2B's clients expect, where they differ from those of other HTTP servers of Ramet. */
 const statuses: Partial<Record<ErrorCode, number>> = {

@@ -29,12 +29,22 @@ it("translates allowed and denied destinations", () => {
   expect(rulesOf({ denyOut: ["192.0.2.0/24"] })).toEqual({ default: "allow", allow: [], deny: ["192.0.2.0/24"] });
 });
 
+it("allows the DNS servers where a name is allowed, as E2B does", () => {
+  const closed = { denyOut: ["0.0.0.0/0"], dnsServers: ["192.0.2.53"] };
+  const denied = { default: "deny", deny: [] };
+  expect(rulesOf({ ...closed, allowOut: ["example.org"] })).toEqual({
+    ...denied,
+    allow: ["example.org", "192.0.2.53"],
+  });
+  expect(rulesOf({ ...closed, allowOut: ["192.0.2.1"] })).toEqual({ ...denied, allow: ["192.0.2.1"] });
+  expect(rulesOf({ dnsServers: ["192.0.2.53"] })).toBeUndefined();
+});
+
 it.each([
   [{ allowOut: ["example.org"] }, "is a name"],
   [{ denyOut: ["example.org"] }, "not an address or a range"],
   [{ denyOut: ["192.0.2.0/24"], allowOut: ["192.0.2.1"] }, "inside a range of denyOut"],
   [{ denyOut: ["0.0.0.0/0"], allowOut: ["not a host"] }, "is not a rule"],
-  [{ dnsServers: ["192.0.2.53"] }, "network.dnsServers is not supported"],
 ])("rejects %j, naming the field", (network, why) => {
   expect(() => rulesOf(network)).toThrow(why);
 });

@@ -55,22 +55,24 @@ export function egressAnnotations({
   network = {},
   allow_internet_access: internet,
 }: Requested): Record<string, string> {
-  const { denyOut = [], dnsServers } = network;
-  if (dnsServers !== undefined && dnsServers !== null)
-    throw new RametError("NotSupported", "network.dnsServers is not supported");
+  const { denyOut = [] } = network;
   const rules = rulesOf(internet === false ? { ...network, denyOut: [...denyOut, everything] } : network);
   return rules === undefined ? {} : { [annotations.egress]: JSON.stringify(rules) };
 }
 
-function rulesOf({ allowOut: named = [], denyOut = [], egressProxy }: Network): EgressRules | undefined {
+function rulesOf({ allowOut: named = [], denyOut = [], egressProxy, dnsServers }: Network): EgressRules | undefined {
   if (named.length + denyOut.length === 0) return undefined;
   // The client allows its proxy by naming it.
   const allowOut = egressProxy && denyOut.includes(everything) ? [...named, egressProxy.address] : named;
   const name = denyOut.find((entry) => !isAddress(entry));
   if (name !== undefined)
     throw new RametError("InvalidArgument", `network.denyOut: ${JSON.stringify(name)} is not an address or a range`);
-  if (denyOut.includes(everything)) return parsed({ default: "deny", allow: allowOut, deny: [] });
-  const domain = allowOut.find((entry) => !isAddress(entry));
+  const domain = named.find((entry) => !isAddress(entry));
+  if (denyOut.includes(everything)) {
+    // In E2B, they have no effect without a name.
+    const servers = domain === undefined ? [] : (dnsServers ?? []);
+    return parsed({ default: "deny", allow: [...new Set([...allowOut, ...servers])], deny: [] });
+  }
   if (domain !== undefined) {
     throw new RametError("InvalidArgument", `network.allowOut: ${JSON.stringify(domain)} is a name`, {
       hint: `Add ${everything} to denyOut: a name is only allowed where everything else is denied`,

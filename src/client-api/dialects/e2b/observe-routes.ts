@@ -28,7 +28,7 @@ export const observeRoutes: readonly E2bRoute[] = [
     handle: async (e2b, call) => {
       const { start = 0, end = Infinity } = call.query;
       if (start > end) throw new RametError("InvalidArgument", "start is later than end");
-      const sample = await sampleOf(e2b, await sandboxOf(e2b, call), call.signal);
+      const sample = await guestSample(e2b, await sandboxOf(e2b, call), call.signal);
       const isAsked = sample !== undefined && sample.timestampUnix >= start && sample.timestampUnix <= end;
       return isAsked ? [sample] : [];
     },
@@ -43,7 +43,7 @@ export const observeRoutes: readonly E2bRoute[] = [
         [...new Set(query.sandbox_ids)].map(async (id) => {
           const sandbox = await findSandbox(e2b.service, caller.namespace, id, signal).catch(() => undefined);
           // One that does not answer must not hide the others.
-          const sample = sandbox && (await sampleOf(e2b, sandbox, signal).catch(() => undefined));
+          const sample = sandbox && (await guestSample(e2b, sandbox, signal).catch(() => undefined));
           return sandbox && sample && ([sandboxIdOf(sandbox), sample] as const);
         }),
       );
@@ -56,14 +56,19 @@ export const observeRoutes: readonly E2bRoute[] = [
     query: ReadLogs,
     answers: {
       200: z.object({
-        logs: z.array(z.object({ timestamp: z.string(), line: z.string() })),
+        logs: z.array(
+          z.object({ timestamp: z.string(), line: z.string().describe("JSON: `level`, `logger` and `message`.") }),
+        ),
         logEntries: z.array(LogEntry),
       }),
     },
     handle: async (e2b, call) => {
       const lines = await sandboxLog(e2b, await sandboxOf(e2b, call), call.query.start, call.signal);
       const logEntries = lines.slice(0, call.query.limit).map(entryOf);
-      return { logs: logEntries.map(({ timestamp, message }) => ({ timestamp, line: message })), logEntries };
+      // E2B's command line parses each line.
+      const lineOf = (message: string) => JSON.stringify({ level: "info", logger: "entrypoint", message });
+      const logs = logEntries.map(({ timestamp, message }) => ({ timestamp, line: lineOf(message) }));
+      return { logs, logEntries };
     },
   }),
   route("GET", "/v2/sandboxes/:sandboxID/logs", {
@@ -90,7 +95,7 @@ export const observeRoutes: readonly E2bRoute[] = [
  * Asks the guest of a running sandbox. Undefined: it is not running. A paused one stays paused.
  * @throws RametError `Unavailable`
  */
-async function sampleOf(
+export async function guestSample(
   { service, guests }: E2b,
   sandbox: Sandbox,
   signal: AbortSignal,
@@ -158,14 +163,14 @@ async function sandboxLog(
   if (since !== undefined) query.set("sinceTime", new Date(since).toISOString());
   const path = `/logs?${query.toString()}`;
   const text = await guests.read(sandbox, { port: reportsPort, path, limitBytes: mostBytes, signal });
-  return text.split("\n").flatMap(lineOf);
+  return text.split("\n").flatMap(lineIn);
 }
 
 const mostLines = 10_000;
 const mostBytes = 4 * 1024 * 1024;
 
 /** A line without a time is the part of one that was cut off. */
-function lineOf(line: string): LogLine[] {
+function lineIn(line: string): LogLine[] {
   const [, written, text = ""] = /^(\S+) ?(.*)$/.exec(line) ?? [];
   const time = new Date(written ?? "");
   return written === undefined || Number.isNaN(time.getTime()) ? [] : [{ time, text }];

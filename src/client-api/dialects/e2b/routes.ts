@@ -37,12 +37,6 @@ const unsupported = unsupportedRoutes({
     "POST /templates/:templateID/builds/:buildID",
   ],
   "Default templates are not supported: list all templates with /v2/templates": ["GET /default-templates"],
-  "This view of tags is not supported: list all tags with /templates/{templateID}/tags": [
-    "GET /templates/:templateID/tags/exists",
-    "GET /templates/:templateID/tags/count",
-    "GET /templates/:templateID/tags/groups",
-    "GET /templates/:templateID/tags/:tag/assignments",
-  ],
   "Volumes are not supported: declare PersistentVolumeClaims in the SandboxTemplate": [
     "GET /volumes",
     "POST /volumes",

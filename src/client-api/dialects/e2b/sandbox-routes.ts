@@ -22,9 +22,10 @@ import {
 import { ForkResult, ListedSandbox, SandboxAccess, SandboxDetail, errorAnswer } from "./answers.ts";
 import { accessTo, type Call, type E2b, type E2bRoute, route, sandboxOf } from "./call.ts";
 import { pageFor } from "./cursor.ts";
+import { guestSample } from "./observe-routes.ts";
 import { metadataAnnotation, metadataFilter } from "../../service/client-metadata.ts";
 import { clientTokens, networkView, noNetwork, requestedNetwork, trafficAnnotations } from "./network.ts";
-import { lifecycleOf, listedSandbox, startedAt, templateIdOf } from "./sandbox-view.ts";
+import { lifecycleOf, listedSandbox, pauseModeOf, startedAt, templateIdOf } from "./sandbox-view.ts";
 import { Connect, Fork, ListSandboxes, NetworkUpdate, NewSandbox, Pause, Refresh, Resume, Timeout } from "./schemas.ts";
 
 /** Clients wait 60 seconds by default. */
@@ -82,6 +83,7 @@ export const sandboxRoutes: readonly E2bRoute[] = [
         lifecycle: lifecycleOf(sandbox),
         ...networkView(sandbox),
         domain,
+        ...(state === "paused" && { pauseMode: pauseModeOf(sandbox) }),
         ...(canEnter && { envdAccessToken }),
       };
     },
@@ -98,9 +100,11 @@ export const sandboxRoutes: readonly E2bRoute[] = [
     body: Pause,
     answers: { 204: null },
     handle: async (e2b, call) => {
-      const { memory = true } = call.body ?? {};
+      const { memory = true, requireHealthyGuest = false } = call.body ?? {};
       const pause = { keepMemory: memory, timeoutMilliseconds, signal: call.signal };
-      await pauseSandbox(e2b.service, await sandboxOf(e2b, call), pause);
+      const sandbox = await sandboxOf(e2b, call);
+      if (requireHealthyGuest) await guestSample(e2b, sandbox, call.signal);
+      await pauseSandbox(e2b.service, sandbox, pause);
     },
   }),
   ...["", "/v2"].map((version) =>
@@ -111,10 +115,11 @@ export const sandboxRoutes: readonly E2bRoute[] = [
       answers: { 200: SandboxAccess, 201: SandboxAccess },
       handle: async (e2b, call) => {
         const { timeout = defaultLife.v2, memory = true } = call.body ?? {};
-        if (!memory)
+        const found = await sandboxOf(e2b, call);
+        if (!memory && found.spec.paused === true && pauseModeOf(found) === "full")
           throw new RametError("NotSupported", "memory: false is not supported for paused sandboxes with memory");
         const connect = { lifeMilliseconds: lifeOf(e2b, timeout), timeoutMilliseconds, signal: call.signal };
-        const { sandbox, resumed } = await connectSandbox(e2b.service, await sandboxOf(e2b, call), connect);
+        const { sandbox, resumed } = await connectSandbox(e2b.service, found, connect);
         if (resumed) void call.reply.code(201);
         return accessTo(e2b, sandbox, call.caller);
       },

@@ -5,6 +5,7 @@ import { quantityToBytes, quantityToMillicores } from "../../../base/quantity.ts
 import { defaultLayerBytes } from "../../../api/wire/cell-api.ts";
 import { envdVersion } from "../../../cell/client/guest-wire.ts";
 import { resultOr } from "../../../base/errors.ts";
+import { filesOnlyPause } from "../../../operations/pause.ts";
 import { findCondition } from "../../../kube/conditions.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { endOf, onTimeoutOf } from "../../service/lifecycle.ts";
@@ -44,6 +45,11 @@ export function lifecycleOf(sandbox: Sandbox) {
     onTimeout: onTimeoutOf(sandbox) === "kill" ? ("kill" as const) : ("pause" as const),
     autoResume: sandbox.metadata.annotations?.[annotations.autoResume] !== undefined,
   };
+}
+
+/** What the pause of a paused sandbox has kept. */
+export function pauseModeOf(sandbox: Sandbox): "full" | "filesystem" {
+  return filesOnlyPause(sandbox) === undefined ? "filesystem" : "full";
 }
 
 /** The name from which the sandbox was created. */

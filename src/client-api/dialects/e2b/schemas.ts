@@ -36,6 +36,7 @@ const egressFields = {
   denyOut: z.array(z.string().max(253)).max(100).optional(),
   rules: NetworkRules.nullish(),
   egressProxy: EgressProxy.nullish(),
+  dnsServers: z.array(z.ipv4()).max(10).nullish(),
 };
 const Network = z.looseObject({
   allowPublicTraffic: z.boolean().nullish(),
@@ -80,7 +81,9 @@ export const Connect = z.looseObject({ timeout: Seconds.optional(), memory: z.bo
 export const Resume = z.looseObject({ timeout: Seconds.optional(), autoPause: z.boolean().optional() }).nullish();
 export const Timeout = z.looseObject({ timeout: Seconds });
 export const Refresh = z.looseObject({ duration: z.int().min(0).max(3600).optional() }).nullish();
-export const Pause = z.looseObject({ memory: z.boolean().optional() }).nullish();
+export const Pause = z
+  .looseObject({ memory: z.boolean().optional(), requireHealthyGuest: z.boolean().optional() })
+  .nullish();
 export const NewSnapshot = z
   .looseObject({ name: z.string().min(1).max(500).optional(), memory: z.boolean().optional() })
   .nullish();
@@ -224,3 +227,11 @@ export const LogsQuery = z.looseObject({
 export const AssignTags = z.looseObject({ target: Name, tags: Tags.min(1) });
 
 export const RemoveTags = z.looseObject({ name: Name, tags: Tags.min(1) });
+
+export const TagExists = z.looseObject({ tag: z.string().min(1).max(200) });
+export const ListTagGroups = z.looseObject({
+  tagsLimit: z.coerce.number().int().min(1).max(100).default(25),
+  tagsCursor: z.string().max(500).optional(),
+  search: z.string().max(200).default(""),
+  sort: z.enum(["latest_desc", "latest_asc", "name_asc", "name_desc"]).default("latest_desc"),
+});

@@ -8,8 +8,8 @@ import { currentSource } from "../../service/source.ts";
 import { changeTags } from "../../service/template-builds.ts";
 import { type E2bRoute, route } from "./call.ts";
 import { existingName } from "./snapshot-name.ts";
-import { AliasInfo, AssignedTags, TagInfo } from "./answers.ts";
-import { AssignTags, RemoveTags } from "./schemas.ts";
+import { AliasInfo, AssignedTags, TagAssignments, TagCount, TagExistence, TagGroups, TagInfo } from "./answers.ts";
+import { AssignTags, ListTagGroups, RemoveTags, TagExists } from "./schemas.ts";
 import { buildIdOf, tagViews, templateOf } from "./template-view.ts";
 
 /** The names and tags of templates. */
@@ -68,7 +68,60 @@ export const tagRoutes: readonly E2bRoute[] = [
     answers: { 200: z.array(TagInfo) },
     handle: async (e2b, call) => tagViews(await templateOf(e2b, call)),
   }),
+  route("GET", "/templates/:templateID/tags/exists", {
+    summary: "Reports whether a template has a tag.",
+    needs: needs.readTemplate,
+    query: TagExists,
+    answers: { 200: TagExistence },
+    handle: async (e2b, call) => {
+      const normalizedTag = call.query.tag.toLowerCase();
+      const exists = tagViews(await templateOf(e2b, call)).some(({ tag }) => tag === normalizedTag);
+      return { exists, normalizedTag };
+    },
+  }),
+  route("GET", "/templates/:templateID/tags/count", {
+    summary: "Counts the tags of a template.",
+    needs: needs.readTemplate,
+    answers: { 200: TagCount },
+    handle: async (e2b, call) => ({ total: tagViews(await templateOf(e2b, call)).length }),
+  }),
+  route("GET", "/templates/:templateID/tags/groups", {
+    summary: "Lists the tags of a template page by page, each with its build.",
+    needs: needs.readTemplate,
+    query: ListTagGroups,
+    answers: { 200: TagGroups },
+    handle: async (e2b, call) => {
+      const { search, sort, tagsLimit, tagsCursor } = call.query;
+      const found = tagViews(await templateOf(e2b, call)).filter(({ tag }) => tag.includes(search.toLowerCase()));
+      const [by, order = "asc"] = sort.split("_");
+      const sorted = found.toSorted(
+        (a, b) =>
+          (order === "asc" ? 1 : -1) *
+          ((by === "name" ? 0 : a.createdAt.localeCompare(b.createdAt)) || a.tag.localeCompare(b.tag)),
+      );
+      // A tag that has been removed in the meantime continues at the beginning.
+      const first = tagsCursor === undefined ? 0 : sorted.findIndex(({ tag }) => tag === tagsCursor) + 1;
+      const page = sorted.slice(first, first + tagsLimit);
+      const tags = page.map((view) => ({ tag: view.tag, assignments: [assignmentOf(view)], hasMore: false }));
+      return { tags, nextCursor: first + tagsLimit < sorted.length ? (page.at(-1)?.tag ?? null) : null };
+    },
+  }),
+  route("GET", "/templates/:templateID/tags/:tag/assignments", {
+    summary: "Returns the build of a tag. Its earlier builds are not kept.",
+    needs: needs.readTemplate,
+    answers: { 200: TagAssignments },
+    handle: async (e2b, call) => {
+      const tag = call.params["tag"]?.toLowerCase();
+      const found = tagViews(await templateOf(e2b, call)).filter((view) => view.tag === tag);
+      return { data: found.map(assignmentOf), nextCursor: null };
+    },
+  }),
 ];
+
+function assignmentOf({ buildID, createdAt }: z.infer<typeof TagInfo>) {
+  const times = { assignedAt: createdAt, buildCreatedAt: createdAt, buildFinishedAt: createdAt };
+  return { assignmentId: buildID, buildId: buildID, ...times };
+}
 
 /** @throws RametError `NotFound` */
 function versionOf(snapshot: NamedSnapshot, tag: string): number {
