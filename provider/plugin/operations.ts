@@ -206,7 +206,8 @@ export class ProviderOperations {
   /** Adds what the handler derives from the inputs of the schema. */
   #derive(urn: string, olds: Values, news: Values): Promise<CheckResult> {
     const { type } = resourceTypeOf(urn);
-    return this.#handler(urn).check(type.toHandler(olds), { ...type.toHandler(news), owner: ownerOfUrn(urn) });
+    const inputs = { ...type.noted?.(news), ...type.toHandler(news), owner: ownerOfUrn(urn) };
+    return this.#handler(urn).check(type.toHandler(olds), inputs);
   }
 
   async #validInputs({ urn, timeoutSeconds = 0 }: ResourceRequest, olds: Values, news: Values): Promise<Values> {

@@ -22,7 +22,9 @@ export interface ResourceType {
   defaults: Values;
   /** From the properties of the schema, of a program or a state, or from a state of the dynamic resource. */
   toHandler: (values: Values) => Values;
-  /** The reverse. */
+  /** What the handler has to know of a program's inputs besides. */
+  noted?: (inputs: Values) => Values;
+  /** The reverse of `toHandler`. */
   toSchema: (values: Values) => Values;
   /** Finds the object. Absent if the resource has none. */
   find?: (client: KubeClient, at: ObjectPlace) => Promise<KubeObject | undefined>;
@@ -62,10 +64,10 @@ export const resourceTypes: Readonly<Record<string, ResourceType>> = {
     handler: sandboxCloneHandler,
     defaults: { timeout: "5 minutes" },
     toHandler: ({ template, ...values }) => ({
-      portsFollow: values["ports"] === undefined,
       ...values,
       ...(typeof template === "string" ? { templateName: template } : defined({ template })),
     }),
+    noted: ({ ports }) => ({ portsFollow: ports === undefined }),
     toSchema: ({ template: _, templateName, ...values }) => ({ ...values, ...defined({ template: templateName }) }),
     find: (client, at) => client.of(sandboxKind).find(at),
     imported: (object) => importedClone(object as Sandbox),
