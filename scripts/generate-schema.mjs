@@ -88,7 +88,9 @@ function property({ name, type, doc, default: standard }, owner) {
 }
 
 function parsed(type) {
-  return ts.createSourceFile("type.ts", `type T = ${type};`, ts.ScriptTarget.Latest, true).statements[0].type;
+  const [statement] = ts.createSourceFile("type.ts", `type T = ${type};`, ts.ScriptTarget.Latest, true).statements;
+  if (!ts.isTypeAliasDeclaration(statement)) throw new Error(`not a type: ${type}`);
+  return statement.type;
 }
 
 /** The schema of a type. @param name the name of an object type that has none */
@@ -99,7 +101,8 @@ function typeOf(node, name) {
   // All numbers of the kinds are whole.
   if (node.kind === ts.SyntaxKind.NumberKeyword) return { type: "integer" };
   if (node.kind === ts.SyntaxKind.UnknownKeyword) return { $ref: "pulumi.json#/Any" };
-  if (ts.isLiteralTypeNode(node)) return { type: "string", words: [node.literal.text] };
+  if (ts.isLiteralTypeNode(node) && ts.isStringLiteral(node.literal))
+    return { type: "string", words: [node.literal.text] };
   if (ts.isArrayTypeNode(node)) {
     const { words, ...items } = typeOf(node.elementType, name);
     return { type: "array", items, ...(words && { words }) };

@@ -166,8 +166,10 @@ function importedClone(sandbox: Sandbox): Values {
   if (from === undefined) {
     throw new RametError("InvalidArgument", `The sandbox ${metadata.name} is not a clone: it was made of a template`);
   }
-  const inputs = { ...metadata, from, timeout: "", owner: "", namespace: metadata.namespace ?? "" };
-  const { lifetime } = observedLifetime({ ...inputs, lifetime: "1 second" }, sandbox);
+  const { name, namespace } = metadata;
+  const inputs = { name, namespace, from, timeout: "", owner: "", lifetime: "1 second" };
+  // The controller moves the shutdown time of a paused clone.
+  const lifetime = spec.paused === true ? undefined : observedLifetime(inputs, sandbox).lifetime;
   return defined({
     from,
     templateName: spec.templateRef?.name,
