@@ -17,6 +17,13 @@ const custom = resources.filter(({ token }) => token.startsWith("pulumi-nodejs:d
 /** The object types of the schema, by name. */
 const named = {};
 
+const keywords = new Map([
+  [ts.SyntaxKind.StringKeyword, { type: "string" }],
+  [ts.SyntaxKind.BooleanKeyword, { type: "boolean" }],
+  [ts.SyntaxKind.NumberKeyword, { type: "integer" }],
+  [ts.SyntaxKind.UnknownKeyword, { $ref: "pulumi.json#/Any" }],
+]);
+
 const settings = {
   kubeconfig:
     "The kubeconfig: its text, or a path. Default: `KUBECONFIG`, `~/.kube/config` or the Pod's service account.",
@@ -93,14 +100,11 @@ function parsed(type) {
   return statement.type;
 }
 
-/** The schema of a type. @param name the name of an object type that has none */
+/** The schema of a type. All numbers of the kinds are whole. @param name the name of an object type that has none */
 function typeOf(node, name) {
   if (ts.isParenthesizedTypeNode(node)) return typeOf(node.type, name);
-  if (node.kind === ts.SyntaxKind.StringKeyword) return { type: "string" };
-  if (node.kind === ts.SyntaxKind.BooleanKeyword) return { type: "boolean" };
-  // All numbers of the kinds are whole.
-  if (node.kind === ts.SyntaxKind.NumberKeyword) return { type: "integer" };
-  if (node.kind === ts.SyntaxKind.UnknownKeyword) return { $ref: "pulumi.json#/Any" };
+  const keyword = keywords.get(node.kind);
+  if (keyword !== undefined) return keyword;
   if (ts.isLiteralTypeNode(node) && ts.isStringLiteral(node.literal))
     return { type: "string", words: [node.literal.text] };
   if (ts.isArrayTypeNode(node)) {
