@@ -170,10 +170,24 @@ function hasOwnProvider(component: ComponentResource): boolean {
   return component.getProvider("kubernetes:core:v1") !== undefined;
 }
 
+interface ReadinessArgs {
+  /** The kind of the object. */
+  kind: Input<"Sandbox" | "SandboxSet">;
+  /** The object's name in the cluster. @default the resource's name */
+  name?: Input<string>;
+  /** The object's namespace. @default that of the provider */
+  namespace?: Input<string>;
+  /** Any text that changes with the object, which is then awaited again. @default none */
+  revision?: Input<string>;
+  /** How long to wait, such as `"30 minutes"`. The wait ends earlier if the sandboxes do not start. @default "10 minutes" */
+  timeout?: Input<string>;
+}
+
+/** Waits until a Sandbox, or all sandboxes of a SandboxSet, are ready. */
 class Readiness extends dynamic.Resource {
   declare readonly name: Output<string>;
 
-  constructor(parent: ComponentResource, name: string, props: Record<string, Input<unknown>>) {
+  constructor(parent: ComponentResource, name: string, props: ReadinessArgs) {
     super(readinessProvider, `${name}-ready`, props, { parent }, "ramet", "Readiness");
   }
 }

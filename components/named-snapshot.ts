@@ -11,6 +11,7 @@ import {
   secret,
 } from "@pulumi/pulumi";
 import { namedSnapshotProvider } from "../provider/dynamic-provider.ts";
+import { freeKey } from "../provider/handlers/named-snapshot/recipe-secret.ts";
 import { defined } from "../src/base/defined.ts";
 import { RametError } from "../src/base/errors.ts";
 import { ownerOf, type PlacementArgs, placementBeside } from "./placement.ts";
@@ -120,16 +121,6 @@ function extractSecrets(steps: readonly RecipeStepArgs[], secretName: Input<stri
     secrets: Object.keys(secrets).length === 0 ? undefined : secrets,
     holdsSecrets: output(isSecret(recipe)),
   };
-}
-
-/** The key is derived from the file's path, so that it stays the same if a step is inserted before. */
-function freeKey(taken: object, path: Input<string>): string {
-  const text = typeof path === "string" ? path.replace(/^\/+/, "").replace(/[^-._a-zA-Z0-9]/g, "_") : "file";
-  const base = text === "" ? "file" : text;
-  for (let count = 1; ; count++) {
-    const key = count === 1 ? base : `${base}-${count}`;
-    if (!Object.hasOwn(taken, key)) return key;
-  }
 }
 
 /** The source of a named snapshot: a resource of this program, or an existing object. */

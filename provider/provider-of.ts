@@ -1,6 +1,7 @@
 import { subscribe } from "node:diagnostics_channel";
 import { constants } from "node:http2";
 import { visible } from "../src/base/visible.ts";
+import { clusterIdentity, inKnownCluster } from "./handlers/cluster-identity.ts";
 import type { HandlerContext, ResourceHandler, StackConfiguration } from "./handlers/handler.ts";
 import { withHints } from "./handlers/validate.ts";
 
@@ -8,7 +9,8 @@ import { withHints } from "./handlers/validate.ts";
 export function providerOf(handler: (context: HandlerContext) => ResourceHandler) {
   return (configuration: StackConfiguration): ResourceHandler => {
     const signal = pulumiCancellation();
-    return withHints(handler({ configuration, environment: process.env, log: logToStdout, signal }));
+    const context = { configuration, environment: process.env, log: logToStdout, signal };
+    return withHints(inKnownCluster(handler(context), context, clusterIdentity(context)));
   };
 }
 

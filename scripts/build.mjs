@@ -88,6 +88,18 @@ const programs = [
     external: ["ramet/*"],
     define: { "import.meta.dirname": "__dirname" },
   },
+  // The provider process, also for programs in other languages: it brings Pulumi's protocol with it, in one file that loads fast.
+  {
+    entryPoints: ["provider/plugin/main.ts"],
+    outfile: "dist/pulumi/plugin.js",
+    format: "cjs",
+    minify: true,
+    sourcemap: false,
+    legalComments: "none",
+    banner: { js: `"use strict"; ${nodeCheck}` },
+    define: { "import.meta.dirname": "__dirname" },
+    metafile: true,
+  },
 ];
 
 const esbuild = await import("esbuild").catch(() => undefined);

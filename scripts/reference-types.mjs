@@ -17,12 +17,14 @@ const wordsOf = new Map();
 /**
  * The resources, types and functions that the package's root exports.
  * @param {string} root the repository
+ * @param {string[]} others names that are read too, although they are not exported
  * @returns {{ resources: Resource[], types: Map<string, NamedType>, callables: Callable[] }}
  */
-export function readComponents(root) {
+export function readComponents(root, others = []) {
   const files = globSync("components/**/*.ts", { cwd: root }).filter((file) => !file.endsWith(".test.ts"));
   const sources = files.sort().map((file) => parse(root, file));
-  const exported = namesExportedBy(sources.find(({ fileName }) => fileName === "components/index.ts"));
+  const index = sources.find(({ fileName }) => fileName === "components/index.ts");
+  const exported = new Set([...namesExportedBy(index), ...others]);
   const statements = sources.flatMap((source) => source.statements);
   const handlers = globSync("provider/handlers/**/*.ts", { cwd: root }).map((file) => parse(root, file));
   for (const source of [...sources, ...handlers]) {

@@ -145,10 +145,10 @@ async function startProvider({ directory, project, environment, configuration, o
   return { child, client };
 }
 
-type Done<T> = (error: ServiceError | null, response: T) => void;
+export type Done<T> = (error: ServiceError | null, response: T) => void;
 
 /** @throws InitError, or an Error with the message that the provider threw; its cause has the gRPC code */
-function answer<T>(call: (done: Done<T>) => unknown): Promise<T> {
+export function answer<T>(call: (done: Done<T>) => unknown): Promise<T> {
   return new Promise((resolve, reject) => {
     call((error, response) => {
       if (error === null) resolve(response);
@@ -168,10 +168,10 @@ function initErrorOf(error: ServiceError): InitError | undefined {
   return new InitError(error.details, { id: failed.getId(), outputs, reasons: failed.getReasonsList() });
 }
 
-function toStruct(values: Values): InstanceType<typeof struct.Struct> {
+export function toStruct(values: Values): InstanceType<typeof struct.Struct> {
   return struct.Struct.fromJavaScript(values as Parameters<typeof struct.Struct.fromJavaScript>[0]);
 }
 
-function toValues(found: InstanceType<typeof struct.Struct> | undefined): Values {
+export function toValues(found: InstanceType<typeof struct.Struct> | undefined): Values {
   return found?.toJavaScript() ?? {};
 }

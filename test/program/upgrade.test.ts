@@ -2,6 +2,8 @@ import { copyFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { KubeClient } from "../../src/kube/kube-client.ts";
+import { ProviderPlugin } from "../engine/provider-plugin.ts";
+import { StateFile } from "../engine/state-file.ts";
 import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { upgradeOptions } from "./upgrade-options.ts";
@@ -60,6 +62,31 @@ it.each(versions)("handles missing objects of a state of %s, and destroys twice"
   const deleted = refreshed.steps.filter(({ operation }) => operation === "delete").map(({ name }) => name);
   expect(deleted.toSorted()).toEqual(["base", "child", "data", "dev", "pool"]);
 });
+
+it.each(versions)(
+  "finds nothing to change in a state of %s of dynamic resources, as the provider process",
+  async (version) => {
+    const plugin = await ProviderPlugin.start(process.env, { kubeconfig: plane.kubeconfigPath });
+    try {
+      const kept = new StateFile(join(states, `${version}.json`), "a passphrase").list();
+      const copy = { path: "/etc/token", mode: "0600", secret: upgradeOptions.configuration["program:token"] };
+      const recipe = [{ copy }, { run: "echo one > /data", timeoutSeconds: 30 }, { waitFor: { file: "/data" } }];
+      const requests = {
+        data: { from: { template: "base" }, recipe, keepVersions: 3 },
+        child: { from: { snapshot: "data" }, recipe: [{ run: "test -s /data" }], contents: ["filesystem"] },
+        dev: { from: "child", lifetime: "8 hours" },
+      };
+      for (const [name, request] of Object.entries(requests)) {
+        const state = kept.find((one) => one.name === name && one.type.startsWith("pulumi-nodejs:"))!;
+        const urn = state.urn.replace("pulumi-nodejs:dynamic/ramet:", "ramet:index:");
+        const before = { ...state, inputs: state.outputs };
+        expect(await plugin.diff(urn, before, request), name).toEqual({ changes: false, replaces: [], details: [] });
+      }
+    } finally {
+      await plugin.stop();
+    }
+  },
+);
 
 async function open(version: string): Promise<ProgramWorld> {
   const { kubeconfigPath: kubeconfig } = plane;

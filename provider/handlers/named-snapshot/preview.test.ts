@@ -54,6 +54,8 @@ it("names added and removed steps, and never the content of a file", () => {
   expect(describeChange(change(longer, recipe(1)))).toMatch(
     /^recipe\[4\] removed: run echo done; .*captures again after the last step$/,
   );
+  const inserted = [...recipe(1).slice(0, 1), { run: "id" }, ...recipe(1).slice(1)];
+  expect(describeChange(change(recipe(1), inserted))).toMatch(/^recipe\[1\] added: run id; digest .*from step 2 of 5$/);
   const other = [{ copy: { path: "/data/prepare.py", content: "print(2)" } }, ...recipe(1).slice(1)];
   const text = describeChange(change(recipe(1), other));
   expect(text).toMatch(/^recipe\[0\] copy \/data\/prepare.py: content or settings change; .*from step 1 of 4$/);

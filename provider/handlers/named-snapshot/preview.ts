@@ -3,6 +3,7 @@ import { describeStep, RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { unchangedSteps, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
 import { canonicalJson } from "../../../src/base/canonical-json.ts";
 import { RametError } from "../../../src/base/errors.ts";
+import { align } from "../align.ts";
 import { changedProperties, diffByTable, type DiffResult, type HandlerContext, type Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { digestOfInputs } from "./check.ts";
@@ -89,10 +90,14 @@ function sourceChange({ before, after }: SnapshotChange): string[] {
 }
 
 function recipeChanges({ before, after }: SnapshotChange): string[] {
-  const count = Math.max(before.recipe.length, after.recipe.length);
-  const changes = Array.from({ length: count }, (_, index) =>
-    stepChange(index, before.recipe[index], after.recipe[index]),
-  ).filter((text) => text !== undefined);
+  const { changed, removed, added } = align(before.recipe, after.recipe);
+  const changes = [
+    ...changed.map((index) => ({ index, text: stepChange(before.recipe[index], after.recipe[index]) })),
+    ...removed.map((index) => ({ index, text: ` removed: ${describeStep(before.recipe[index] ?? {})}` })),
+    ...added.map((index) => ({ index, text: ` added: ${describeStep(after.recipe[index] ?? {})}` })),
+  ]
+    .toSorted((a, b) => a.index - b.index)
+    .map(({ index, text }) => `recipe[${index}]${text}`);
   return changes.length <= mostSteps
     ? changes
     : [...changes.slice(0, mostSteps), `and ${changes.length - mostSteps} more steps`];
@@ -100,15 +105,11 @@ function recipeChanges({ before, after }: SnapshotChange): string[] {
 
 const mostSteps = 3;
 
-function stepChange(index: number, before: RecipeStep | undefined, after: RecipeStep | undefined): string | undefined {
-  const where = `recipe[${index}]`;
-  if (before === undefined) return after && `${where} added: ${describeStep(after)}`;
-  if (after === undefined) return `${where} removed: ${describeStep(before)}`;
-  if (canonicalJson(before) === canonicalJson(after)) return undefined;
+function stepChange(before: RecipeStep = {}, after: RecipeStep = {}): string {
   const [old, now] = [describeStep(before), describeStep(after)];
-  if (old === now) return `${where} ${now}: content or settings change`;
+  if (old === now) return ` ${now}: content or settings change`;
   const same = commonWords(old, now);
-  return `${where} "${shortened(old, same)}" => "${shortened(now, same)}"`;
+  return ` "${shortened(old, same)}" => "${shortened(now, same)}"`;
 }
 
 /** The length of the common prefix, cut at a word boundary and without its last word. */

@@ -19,6 +19,19 @@ export function recipeSecretName(snapshot: string): string {
 }
 
 /**
+ * The key of a copied file in the Secret. It is derived from the file's path, so that it stays the same if a step is inserted before.
+ * @param path anything else if the program does not know it yet
+ */
+export function freeKey(taken: object, path: unknown): string {
+  const text = typeof path === "string" ? path.replace(/^\/+/, "").replace(/[^-._a-zA-Z0-9]/g, "_") : "file";
+  const base = text === "" ? "file" : text;
+  for (let count = 1; ; count++) {
+    const key = count === 1 ? base : `${base}-${count}`;
+    if (!Object.hasOwn(taken, key)) return key;
+  }
+}
+
+/**
  * Represents the secrets in the digest: an HMAC whose key is in the stack's encrypted state. A preview can compute it, but short
  * secrets cannot be guessed from it (docs/decisions/0006).
  */

@@ -1,0 +1,253 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { status } from "@grpc/grpc-js";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
+import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
+import type { KubeClient } from "../../src/kube/kube-client.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { TestCluster } from "../cluster/local-cluster.ts";
+import { plain, pluginDirectory, type PluginState, ProviderPlugin } from "../engine/provider-plugin.ts";
+import { secretSignature, signatureKey, type Values } from "../engine/values.ts";
+import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { killed } from "./provider-world.ts";
+
+/** The compiled provider process on a real cluster, over the protocol of Pulumi's engine. The tests depend on their order. */
+const namespace = "default";
+const token = "correct-horse-battery-staple";
+let cluster: TestCluster;
+let client: KubeClient;
+let other: TestControlPlane;
+let plugin: ProviderPlugin;
+let data: PluginState;
+
+beforeAll(async () => {
+  cluster = await TestCluster.create();
+  await cluster.up();
+  client = await cluster.client();
+  other = await openControlPlane();
+  const containers = [{ name: "main", image: "python", command: ["sleep", "infinity"] }];
+  await client.of(sandboxTemplateKind).create({
+    apiVersion: sandboxTemplateKind.apiVersion,
+    kind: "SandboxTemplate",
+    metadata: { name: "base", namespace },
+    spec: { template: { spec: { containers } } },
+  });
+  plugin = await start();
+});
+afterAll(async () => {
+  await plugin.stop();
+  await other.stop();
+  await cluster.remove();
+});
+
+/** The environment has no kubeconfig: only the settings of the provider select the cluster. */
+async function start(settings: Values = {}): Promise<ProviderPlugin> {
+  const { KUBECONFIG: _, ...environment } = process.env;
+  const kubeconfig = await readFile(cluster.directory.kubeconfig, "utf8");
+  return ProviderPlugin.start({ ...environment, HOME: "/nowhere" }, { kubeconfig: secret(kubeconfig), ...settings });
+}
+
+const secret = (value: unknown): Values => ({ [signatureKey]: secretSignature, value });
+const urn = (type: string, name: string): string => `urn:pulumi:dev::agents::ramet:index:${type}::${name}`;
+const snapshot = (name: string): string => urn("NamedSnapshot", name);
+const from = { template: "base" };
+const secretFile = { copy: { path: "/etc/token", secret: secret(token) } };
+const recipe = [secretFile, { run: "echo one > /data" }, { run: "true" }];
+
+it("serves the schema of the package, and checks its settings", async () => {
+  expect(await plugin.schema()).toBe(await readFile(join(pluginDirectory, "schema.json"), "utf8"));
+  const kubeconfig = "apiVersion: v1\nkind: Config";
+  expect(await plugin.checkConfig({ kubeconfig })).toEqual({
+    inputs: { kubeconfig: secret(kubeconfig) },
+    failures: [],
+  });
+  const { failures } = await plugin.checkConfig({ context: 3, kubeconfg: "a" });
+  expect(failures).toEqual([
+    "context: must be a string",
+    expect.stringMatching(/^kubeconfg: is not one of kubeconfig, /),
+  ]);
+});
+
+it("previews a new snapshot: what only the cluster knows is unknown, and nothing is created", async () => {
+  const { outputs } = await plugin.create(snapshot("data"), { from, recipe }, { preview: true });
+  const unknown = "04da6b54-80e4-46f7-96ec-b56ff0331ba9";
+  expect(outputs).toMatchObject({ name: "data", namespace, version: unknown, digest: unknown, checkpointId: unknown });
+  const pinned = await plugin.create(snapshot("pinned"), { from: { checkpoint: "a" }, recipe: [] }, { preview: true });
+  expect(pinned.outputs).toMatchObject({ digest: expect.stringMatching(/^sha256:/) as string, version: unknown });
+  expect((await client.of(namedSnapshotKind).list({ namespace })).items).toEqual([]);
+});
+
+it("refuses bad inputs with their paths", async () => {
+  await expect(plugin.check(snapshot("data"), { from, recipe: [{ run: "" }] })).rejects.toThrow(/^recipe\[0\]\.run: /);
+  await expect(plugin.check(snapshot("data"), { from, receipe: [] })).rejects.toThrow(/^receipe: is not a property/);
+  await expect(plugin.check(snapshot("data"), { from, recipe: [{ run: secret("a") }] })).rejects.toThrow(
+    /^recipe: contains a secret/,
+  );
+  await expect(plugin.check(urn("Sandbox", "data"), {})).rejects.toMatchObject({
+    message: expect.stringMatching(/no resource type ramet:index:Sandbox \[NotSupported\]$/) as string,
+    cause: { code: status.FAILED_PRECONDITION },
+  });
+});
+
+it("continues with a snapshot whose process was killed in the middle of a Create", async () => {
+  plugin.onLine = (line) => {
+    if (line.includes("Step 2 of 3")) plugin.child.kill("SIGKILL");
+  };
+  await expect(plugin.create(snapshot("data"), { from, recipe })).rejects.toMatchObject(killed);
+  await plugin.stop();
+  plugin = await start();
+  const { uid } = (await client.of(namedSnapshotKind).get({ namespace, name: "data" })).metadata;
+  data = await plugin.create(snapshot("data"), { from, recipe });
+  expect((await client.of(namedSnapshotKind).get({ namespace, name: "data" })).metadata.uid).toBe(uid);
+  expect(data).toMatchObject({ id: "default/data", outputs: { version: 1 } });
+});
+
+it("reports progress on the resource, and keeps a secret out of messages and of what is not encrypted", () => {
+  expect(plugin.lines.map((line) => line.urn)).toContain(snapshot("data"));
+  expect(plugin.lines.map(({ text }) => text).join("\n")).toMatch(/data: version 1 is current/);
+  expect(JSON.stringify(plugin.lines)).not.toContain(token);
+  expect(data.outputs["recipe"]).toMatchObject([secretFile, {}, {}]);
+  const visible = JSON.stringify({ ...data, inputs: plain({}), outputs: { ...data.outputs, recipe: [] } });
+  expect(visible).not.toContain(token);
+});
+
+it("shows nothing for equal inputs, and the path of a changed, inserted or removed step", async () => {
+  const diff = (steps: unknown[], more: Values = {}) =>
+    plugin.diff(snapshot("data"), data, { from, recipe: steps, ...more });
+  const [first, second, third] = recipe;
+  expect(await diff(recipe)).toEqual({ changes: false, replaces: [], details: [] });
+  expect(await diff([first, { run: "echo two > /data" }, third])).toMatchObject({ details: ["~ recipe[1].run"] });
+  expect(await diff([first, { run: "id" }, second, third])).toMatchObject({ details: ["+ recipe[1]"] });
+  expect(await diff([first, third])).toMatchObject({ details: ["- recipe[1]"] });
+  expect(await diff(recipe, { keepVersions: 2, name: "b" })).toEqual({
+    changes: true,
+    replaces: ["name"],
+    details: ["~ keepVersions", "~! name"],
+  });
+  const changed = { copy: { path: "/etc/token", secret: secret("another") } };
+  expect(await diff([changed, second, third])).toMatchObject({ details: ["~ recipe[0].copy.secret"] });
+});
+
+it("updates, and keeps in a preview what does not change", async () => {
+  const steps = [...recipe.slice(0, 2), { run: "echo two" }];
+  const kept = await plugin.update(snapshot("data"), data, { from, recipe, keepVersions: 2 }, { preview: true });
+  expect(kept.outputs).toMatchObject({ keepVersions: 2, version: 1 });
+  data = await plugin.update(snapshot("data"), data, { from, recipe: steps });
+  expect(data.outputs).toMatchObject({ version: 2 });
+  const reread = await plugin.read(snapshot("data"), data.id, data);
+  expect(reread?.outputs).toEqual(data.outputs);
+  expect(await plugin.diff(snapshot("data"), reread ?? data, { from, recipe: steps })).toMatchObject({
+    changes: false,
+  });
+});
+
+it("takes over the object of nobody only by import, and that of another program never", async () => {
+  const { apiVersion } = namedSnapshotKind;
+  const spec = { from: { template: { name: "base" } }, recipe: [{ run: "true" }] };
+  const make = (name: string, annotations = {}) =>
+    client.of(namedSnapshotKind).create({
+      apiVersion,
+      kind: "NamedSnapshot",
+      metadata: { name, namespace, annotations },
+      spec,
+    });
+  await make("theirs");
+  await make("declared", { "ramet.dev/pulumi-resource": "organization/b/dev/declared" });
+  await expect(plugin.create(snapshot("theirs"), { from })).rejects.toMatchObject({
+    message: expect.stringMatching(
+      /pulumi import ramet:index:NamedSnapshot theirs default\/theirs \[AlreadyExists\]$/,
+    ) as string,
+    cause: { code: status.ALREADY_EXISTS },
+  });
+  await expect(plugin.read(snapshot("declared"), "default/declared")).rejects.toThrow(
+    /declared by organization\/b\/dev/,
+  );
+  expect(await plugin.read(snapshot("theirs"), "default/missing")).toBeUndefined();
+  const imported = await plugin.read(snapshot("theirs"), "default/theirs");
+  expect(imported?.inputs).toMatchObject({
+    name: "theirs",
+    namespace,
+    from,
+    recipe: [{ run: "true" }],
+    keepVersions: 5,
+  });
+  expect(await plugin.diff(snapshot("theirs"), imported!, { from, recipe: [{ run: "true" }] })).toMatchObject({
+    changes: false,
+  });
+  await plugin.delete(snapshot("theirs"), imported!);
+  expect(await client.of(namedSnapshotKind).find({ namespace, name: "theirs" })).toBeUndefined();
+  await expect(plugin.read(urn("ApiKey", "a"), "default/a")).rejects.toThrow(/cannot be imported/);
+});
+
+it("makes a clone and an API key, whose text is a secret, and waits for a sandbox", async () => {
+  const clone = await plugin.create(urn("SandboxClone", "dev"), { from: "data", ports: [8000] });
+  expect(clone.outputs).toMatchObject({ url: expect.stringMatching(/^http:.*:8000$/) as string });
+  expect(await plugin.diff(urn("SandboxClone", "dev"), clone, { from: "data@1" })).toMatchObject({
+    replaces: ["from", "ports"],
+  });
+  const ready = await plugin.create(urn("Readiness", "dev"), { kind: "Sandbox" });
+  expect(ready).toMatchObject({ id: "Sandbox/default/dev" });
+  const key = await plugin.create(urn("ApiKey", "agents"), { serviceAccountName: "default" });
+  expect(key.outputs["key"]).toEqual(secret(expect.stringMatching(/^e2b_/) as string));
+  const limited = { serviceAccountName: "default", limits: { sandboxes: 3 } };
+  expect(await plugin.diff(urn("ApiKey", "agents"), key, limited)).toMatchObject({
+    details: ["+ limits"],
+    replaces: [],
+  });
+  const updated = await plugin.update(urn("ApiKey", "agents"), key, limited);
+  expect(updated.outputs["key"]).toEqual(key.outputs["key"]);
+  await plugin.delete(urn("ApiKey", "agents"), updated);
+  expect(await client.of(apiKeyKind).find({ namespace, name: "agents" })).toBeUndefined();
+  await plugin.delete(urn("SandboxClone", "dev"), clone);
+  expect(await client.of(sandboxKind).find({ namespace, name: "dev" })).toBeUndefined();
+});
+
+it("refuses to continue in another cluster, unless the first one is forgotten", async () => {
+  const kubeconfig = await readFile(other.kubeconfigPath, "utf8");
+  const { uid } = (await client.resource(coreResources.namespaces).get({ name: "kube-system" })).metadata;
+  expect(data.outputs["cluster"]).toBe(uid);
+  await plugin.configure({ kubeconfig });
+  const elsewhere = new RegExp(`data is in another cluster: .*${uid}.*ramet:forgetCluster ${uid} \\[Conflict\\]$`);
+  const request = { from, recipe };
+  await expect(plugin.diff(snapshot("data"), data, request)).rejects.toThrow(elsewhere);
+  await expect(plugin.update(snapshot("data"), data, request)).rejects.toThrow(elsewhere);
+  await expect(plugin.read(snapshot("data"), data.id, data)).rejects.toThrow(elsewhere);
+  await expect(plugin.delete(snapshot("data"), data)).rejects.toThrow(elsewhere);
+  await plugin.configure({ kubeconfig, forgetCluster: uid });
+  expect(await plugin.diff(snapshot("data"), data, request)).toMatchObject({ changes: true, replaces: ["cluster"] });
+  expect(await plugin.read(snapshot("data"), data.id, data)).toBeUndefined();
+  await plugin.delete(snapshot("data"), data);
+  expect(await client.of(namedSnapshotKind).find({ namespace, name: "data" })).toBeDefined();
+});
+
+it("previews while the cluster does not exist yet, and changes nothing then", async () => {
+  await plugin.configure({ kubeconfig: "04da6b54-80e4-46f7-96ec-b56ff0331ba9" });
+  const { outputs } = await plugin.create(snapshot("new"), { from, recipe: [] }, { preview: true });
+  expect(outputs).toMatchObject({ digest: "04da6b54-80e4-46f7-96ec-b56ff0331ba9" });
+  await expect(plugin.create(snapshot("new"), { from, recipe: [] })).rejects.toThrow(/settings are not known yet/);
+});
+
+it("ends waits when the engine cancels; the next run continues, and deletes the object", async () => {
+  await plugin.stop();
+  plugin = await start();
+  const slow = { from, recipe: [{ run: "sleep 3" }] };
+  plugin.onLine = (line) => {
+    if (line.includes("Step 1 of 1")) void plugin.cancel();
+  };
+  const canceled = plugin.create(snapshot("slow"), slow).catch((error: unknown) => error);
+  expect(await canceled).toMatchObject({ name: "InitError", id: "default/slow", outputs: { from } });
+  await plugin.stop();
+  plugin = await start();
+  const state = await plugin.create(snapshot("slow"), slow);
+  expect(state.outputs).toMatchObject({ version: 1 });
+  await plugin.delete(snapshot("slow"), state);
+  expect(await client.of(namedSnapshotKind).find({ namespace, name: "slow" })).toBeUndefined();
+});
+
+it("ends when the engine has gone", async () => {
+  await plugin.loseEngine();
+  expect(plugin.child.exitCode).toBe(0);
+});
