@@ -1,9 +1,10 @@
 import { annotations } from "../api/names/labels.ts";
-import { disruptionPolicyOf, leastHeldSeconds } from "../api/pod/disruption.ts";
+import { disruptionPolicyOf, graceSecondsFor, leastHeldSeconds } from "../api/pod/disruption.ts";
 import type { Pod } from "../api/schema/pod.ts";
+import { captureTime, storeSpeed } from "../api/state/checkpoint.ts";
 import type { ClusterFacts } from "./cluster-facts.ts";
 import { checkNamed, type Finding, listed } from "./finding.ts";
-import { captureSize, captureTime, storeSpeed } from "./plan-drain.ts";
+import { captureSize } from "./plan-drain.ts";
 
 /** Checks whether sandboxes survive the maintenance of their nodes. */
 export function checkDisruptions(facts: ClusterFacts): Finding[] {
@@ -35,7 +36,7 @@ function gracePeriods({ cells, captures }: ClusterFacts): Finding {
     const { terminationGracePeriodSeconds: grace } = worst.pod.spec;
     return check.warning(
       `The grace period is too short for a capture of ${listed(tooShort.map(({ pod }) => nameOf(pod)))}: ${nameOf(worst.pod)} needs up to ${Math.ceil(worst.seconds)} s, and ${grace ?? 30} s leave ${Math.floor(leastHeldSeconds(grace))} s`,
-      `Set terminationGracePeriodSeconds to at least ${Math.ceil(worst.seconds) + 11} in the template`,
+      `Set terminationGracePeriodSeconds to at least ${graceSecondsFor(worst.seconds)} in the template`,
     );
   }
   const unknown = held.length - needs.length;

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { annotations, labels } from "../../src/api/names/labels.ts";
+import { unscheduledWords } from "../../src/controllers/cluster/pod-facts.ts";
 import { startScheduler } from "../setup/scheduler.ts";
 import { type Cluster, openCluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
@@ -191,6 +192,16 @@ it("moves a sandbox once from a node whose taint it tolerates for some time, and
   const moved = await on("tolerant", "b");
   expect(disruptionOf(moved)).toMatchObject({ cause: "NodeTaint", outcome: "Migrated", nodeName: "a" });
   await nodes.taint("a");
+
+  // The node that its next Pod avoids stays after all, and no other one takes it.
+  await nodes.cordon("a", true);
+  await nodes.evict("b", key);
+  await cluster.seen.pods.resource.delete({ namespace: "t", name: "tolerant" });
+  const { metadata } = await cluster.pod("t/tolerant", (pod) => unscheduledWords(pod) !== undefined);
+  await nodes.taint("b");
+  const back = await on("tolerant", "b");
+  expect([moved.status?.podInfo?.podUID, metadata.uid]).not.toContain(back.status?.podInfo?.podUID);
+  await nodes.cordon("a", false);
 });
 
 it("does not move a sandbox to a node that Pods of others fill", async () => {

@@ -4,6 +4,8 @@ import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { isNodeReady } from "../../api/state/node.ts";
 import { added, type Amounts, requestsOf } from "../../api/state/target.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { keyOf } from "../../kube/object.ts";
@@ -76,14 +78,28 @@ const RequestingPod = Pod.pick({ metadata: true, spec: true });
 
 /**
  * What the Pods of others request, by node. The controllers follow sandboxes only, so this is read when one is to move.
- * What cannot be read does not count.
+ * @param served the namespaces whose Pods they can list. @default all
+ * @returns undefined: it cannot be read now
  */
-export async function requestsOfOthers(client: KubeClient): Promise<ReadonlyMap<string, Amounts>> {
+export async function requestsOfOthers(
+  client: KubeClient,
+  served: readonly string[] | undefined,
+  log: Log,
+): Promise<ReadonlyMap<string, Amounts> | undefined> {
   const pods = client.resource(coreResources.pods, (value) => RequestingPod.parse(value));
   const selected = { labelSelector: `${labels.cell}!=true`, fieldSelector: running };
-  const { items } = await pods.list(selected).catch(() => ({ items: [] }));
-  const byNode = Map.groupBy(items, ({ spec }) => spec.nodeName ?? "");
-  return new Map([...byNode].map(([node, all]) => [node, added(all.map(requestsOf))]));
+  const of = served?.map((namespace) => ({ ...selected, namespace })) ?? [selected];
+  try {
+    const items = (await Promise.all(of.map((one) => pods.list(one)))).flatMap((list) => list.items);
+    const byNode = Map.groupBy(items, ({ spec }) => spec.nodeName ?? "");
+    return new Map([...byNode].map(([node, all]) => [node, added(all.map(requestsOf))]));
+  } catch (error) {
+    log.warn(
+      { error: RametError.from(error).message },
+      "cannot read what other Pods request: moves to other nodes wait",
+    );
+    return undefined;
+  }
 }
 
 const running = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";

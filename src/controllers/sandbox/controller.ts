@@ -2,8 +2,10 @@ import type { Registry } from "prom-client";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { sealedAnnotations } from "../../api/names/init-request.ts";
 import { group } from "../../api/schema/kind.ts";
+import { storeSpeed } from "../../api/state/checkpoint.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
+import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerKeys, type ControllerWatch, ownKey, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { MetricGroup } from "../../kube/metrics.ts";
@@ -210,6 +212,16 @@ function disruptionMetrics(registry: Registry) {
   };
 }
 
+/** The last value for a minute, because it depends on all checkpoints. */
+function forAMinute<T>(clock: Clock, compute: () => T): () => T {
+  let last: { value: T; at: number } | undefined;
+  return () => {
+    const now = clock.monotonicMilliseconds();
+    if (last === undefined || now >= last.at + 60_000) last = { value: compute(), at: now };
+    return last.value;
+  };
+}
+
 export function sandboxController(parts: ControllerParts): Controller {
   const { informers, clock, random, pullTimeoutMilliseconds } = parts;
   const requeues = new RequeueSource();
@@ -225,6 +237,7 @@ export function sandboxController(parts: ControllerParts): Controller {
     // Also for a sandbox that is deleted meanwhile, with its status.
     unseen: new Attempts({ clock, random, giveUpAfterMilliseconds: removedMilliseconds }),
     turns: new NodeTurns(),
+    storeSpeed: forAMinute(clock, () => storeSpeed(informers.checkpoints.store.list())),
     disrupted: metrics?.ended ?? (() => undefined),
     namespaces: new Namespaces(parts.client.resource(coreResources.namespaces), parts.podOptions.nodeCache),
     newPods: new NewPods({ pods: informers.pods, clock, onLost: requeues.enqueue }),

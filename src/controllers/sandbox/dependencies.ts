@@ -17,6 +17,8 @@ interface SandboxRecords {
   /** Absent: the node has the images. */
   imageLookups: ImageLookups | undefined;
   namespaces: Namespaces;
+  /** Of the latest captures, in bytes a second. */
+  storeSpeed: () => number | undefined;
   /** Counts a disruption that has ended. */
   disrupted: (cause: string, outcome: string) => void;
   /** The calls to cells that may still run without a Pod, by the UIDs of the Pods. */
