@@ -2,6 +2,8 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { annotations, labels } from "../../src/api/names/labels.ts";
 import { unscheduledWords } from "../../src/controllers/cluster/pod-facts.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
+import { namespacedRef } from "../../src/kube/resource-ref.ts";
 import { startScheduler } from "../setup/scheduler.ts";
 import { type Cluster, openCluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
@@ -161,10 +163,30 @@ it("fills a set on another node before it removes its sandboxes from one that le
   const members = () =>
     cluster.seen.sandboxes.store.list().filter(({ metadata }) => metadata.ownerReferences?.[0]?.kind === "SandboxSet");
   await expect.poll(ready, { timeout: 60_000 }).toBe(3);
-  await nodes.cordon("a", false);
   let least = 3;
   const stop = cluster.seen.sets.store.subscribe(() => (least = Math.min(least, ready() ?? 0)));
   await nodes.taint("b", "karpenter.sh/disrupted");
+  // While no node takes others, a drain of this one waits.
+  const budgets = cluster.client.resource(
+    namespacedRef("policy/v1", "PodDisruptionBudget"),
+    (value) => value as Budget,
+  );
+  const found = async () => (await budgets.list({ namespace: "t" })).items.map(({ spec }) => spec.minAvailable);
+  await expect.poll(found, { timeout: 60_000 }).toEqual([3]);
+  const there = members().filter(({ status }) => status?.nodeName === "b");
+  const evictions = there.map(({ metadata: { name } }) => {
+    const metadata = { name, namespace: "t" };
+    const eviction = { apiVersion: "policy/v1", kind: "Eviction", metadata };
+    return cluster.seen.pods.resource.postSubresource(metadata, "eviction", eviction, {
+      signal: AbortSignal.timeout(1_000),
+    });
+  });
+  expect((await Promise.allSettled(evictions)).map(({ status }) => status)).toEqual([
+    "rejected",
+    "rejected",
+    "rejected",
+  ]);
+  await nodes.cordon("a", false);
   await expect
     .poll(() => members().map(({ status, metadata }) => metadata.deletionTimestamp ?? status?.nodeName), {
       timeout: 60_000,
@@ -172,7 +194,9 @@ it("fills a set on another node before it removes its sandboxes from one that le
     .toEqual(["a", "a", "a"]);
   stop();
   expect(least).toBe(3);
+  await expect.poll(found, { timeout: 60_000 }).toEqual([]);
 });
+type Budget = KubeObject & { spec: { minAvailable: number } };
 
 it("moves a sandbox once from a node whose taint it tolerates for some time, and not back to it", async () => {
   await nodes.taint("b");
