@@ -10,7 +10,7 @@ import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { AnyObject, keyOf } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
-import { namespacedRef } from "../../kube/resource-ref.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
 import type { Cache } from "../cluster/cache.ts";
 
 /** An autoscaler tries to evict a Pod for two minutes, and a drain that finds no other node must not wait for ever. */
@@ -36,7 +36,7 @@ export class Budgets {
   readonly #held = new Map<string, Held>();
 
   constructor({ client, ...parts }: { client: KubeClient; cache: Cache; clock: Clock; log: Log }) {
-    this.#resource = client.resource(namespacedRef("policy/v1", "PodDisruptionBudget"), (value) => Budget.parse(value));
+    this.#resource = client.resource(coreResources.budgets, (value) => Budget.parse(value));
     this.#parts = parts;
   }
 
