@@ -100,7 +100,7 @@ function shutdowns({ shutdowns: seen }: ClusterFacts): Finding {
   return check.ok(
     seen.value.length === 0
       ? "No kubelet ends Pods at a shutdown of its node"
-      : `At a shutdown of a node, kubelets end Pods ${within} and sandboxes are lost: drain nodes first`,
+      : `At a shutdown of a node, kubelets end Pods ${within} and sandboxes that are not captured by then are lost: drain nodes first`,
   );
 }
 

@@ -248,3 +248,11 @@ it("does not move a sandbox to a node that Pods of others fill", async () => {
   const stuck = await cluster.sandbox("t/large", (one) => noTargetOf(one) !== undefined);
   expect(noTargetOf(stuck)?.message).toContain("1 have too little CPU, memory or devices left");
 });
+
+it("captures the sandboxes of a node that shuts down, also if no other node takes them", async () => {
+  await nodes.cordon("a", false);
+  await on("large", "a");
+  await nodes.shutDown("a");
+  const captured = await cluster.sandbox("t/large", (one) => one.status?.phase === "Resuming");
+  expect(disruptionOf(captured)).toMatchObject({ cause: "NodeShutdown", outcome: "Migrating", nodeName: "a" });
+});

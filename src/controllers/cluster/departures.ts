@@ -257,7 +257,8 @@ export class Departures {
       if (!isKnown || this.#isRecent(sandbox)) return [why];
       const isLate = this.#now() - (this.#since.get(uid) ?? Infinity) > beginMilliseconds;
       const place = placementOf(pod, node.metadata.labels ?? {}, terms);
-      const needsTarget = disruptionPolicyOf(pod) === "Migrate";
+      // A kubelet that shuts down ends the Pod without a deletion that would say so.
+      const needsTarget = disruptionPolicyOf(pod) === "Migrate" && cause !== "NodeShutdown";
       const candidate: Candidate = { ...orderOf(sandbox, pod), urgent, place, needsTarget, isLate };
       return [{ ...why, candidate }];
     });

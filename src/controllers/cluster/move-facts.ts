@@ -2,7 +2,7 @@ import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { Pod } from "../../api/schema/pod.ts";
-import { isNodeReady } from "../../api/state/node.ts";
+import { isNodeReady, leavingNode } from "../../api/state/node.ts";
 import { added, type Amounts, requestsOf } from "../../api/state/target.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
@@ -46,7 +46,16 @@ export function isCaptured({ spec, status }: Sandbox): boolean {
 export function factsOfNode(node: Node): unknown[] {
   const { deletionTimestamp, labels, annotations: own } = node.metadata;
   const { spec, status } = node;
-  return [spec, deletionTimestamp, labels, own?.[annotations.moveSandboxes], status.allocatable, isNodeReady(node)];
+  const isLeaving = leavingNode(node).leaving;
+  return [
+    spec,
+    deletionTimestamp,
+    labels,
+    own?.[annotations.moveSandboxes],
+    status.allocatable,
+    isNodeReady(node),
+    isLeaving,
+  ];
 }
 
 export function factsOfPod(pod: Pod): unknown[] {
