@@ -8,7 +8,7 @@ import type { Clock } from "../../base/clock.ts";
 import { RametError, unlessCode } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { AnyObject, keyOf } from "../../kube/object.ts";
+import { AnyObject, controllerOf, keyOf } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { Cache } from "../cluster/cache.ts";
@@ -74,7 +74,7 @@ export class Budgets {
     const at = { namespace, name: `${name}-leaving` };
     // A cluster on one machine does not serve them.
     const { items } = (await this.#resource.list({ namespace }).catch(unlessCode("NotFound"))) ?? { items: [] };
-    const own = items.find((one) => one.metadata.ownerReferences?.some((owner) => owner.uid === uid));
+    const own = items.find((one) => one.metadata.name === at.name && controllerOf(one)?.uid === uid);
     // The eviction API refuses every eviction of a Pod with two budgets.
     const others = items.filter((one) => one !== own);
     const names = wanted.filter((sandbox) => {
