@@ -187,19 +187,19 @@ it("continues a sandbox if the leading controller is killed during the migration
   expect(witness.violations).toEqual([]);
 });
 
-it("never runs a second copy of a sandbox whose node is silent, and continues it when the node is back", async () => {
+it("never runs a second copy of a sandbox whose kubelet and containerd are killed, and continues it when they are back", async () => {
   await cordonOnly("node-a");
   await world.ramet("sandbox", "create", "--template", "counting", "--name", "d");
   await cordonOnly();
   await untilCounting("d");
   const before = await field("d", ".status.podInfo.podUID");
   expect(await nodeOf("d")).toBe("node-b");
-  await nodeB.kubelet.kill();
+  await nodeB.programs.kill();
   await evict("d");
   // It is captured, and waits for the end of the old Pod.
   await expect.poll(() => field("d", ".status.phase"), long).toMatch(/^(Paused|Resuming)$/);
   expect(await world.kubectl("get", "pod", "d", "-o", "jsonpath={.metadata.uid}")).toBe(before);
-  await nodeB.kubelet.start();
+  await nodeB.programs.start();
   await untilMoved("d", before);
   expect(witness.violations).toEqual([]);
 });
