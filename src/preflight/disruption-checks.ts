@@ -1,7 +1,7 @@
 import { annotations } from "../api/names/labels.ts";
-import { disruptionPolicyOf, graceSecondsFor, leastHeldSeconds } from "../api/pod/disruption.ts";
+import { captureTime, disruptionPolicyOf, graceSecondsFor, leastHeldSeconds } from "../api/pod/disruption.ts";
 import type { Pod } from "../api/schema/pod.ts";
-import { captureTime, storeSpeed } from "../api/state/checkpoint.ts";
+import { storeSpeed } from "../api/state/checkpoint.ts";
 import { selects } from "../api/state/target.ts";
 import { controllerOf } from "../kube/object.ts";
 import type { ClusterFacts, DisruptionBudget } from "./cluster-facts.ts";

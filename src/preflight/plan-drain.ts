@@ -1,10 +1,10 @@
 import { type Checkpoint, checkpointKind } from "../api/kinds/checkpoint.ts";
 import { type Sandbox, sandboxKind } from "../api/kinds/sandbox.ts";
 import { annotations, labels } from "../api/names/labels.ts";
-import { disruptionPolicyOf, leastHeldSeconds } from "../api/pod/disruption.ts";
+import { captureTime, disruptionPolicyOf, leastHeldSeconds } from "../api/pod/disruption.ts";
 import { Pod } from "../api/schema/pod.ts";
 import { isNodeReady } from "../api/state/node.ts";
-import { captureTime, storeSpeed } from "../api/state/checkpoint.ts";
+import { storeSpeed } from "../api/state/checkpoint.ts";
 import { misfit, placementOf } from "../api/state/target.ts";
 import { defined } from "../base/defined.ts";
 import { RametError, resultOr } from "../base/errors.ts";

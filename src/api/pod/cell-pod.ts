@@ -18,6 +18,7 @@ import {
 } from "./cell-container.ts";
 import { containerSpec, mainContainer, mountCount } from "./container-spec.ts";
 import {
+  captureTime,
   checkpointAnnotations,
   type CheckpointInterval,
   type DisruptionPolicy,
@@ -31,7 +32,6 @@ import { templateDigest, templateRevision } from "./restore-spec.ts";
 import { apiVersion } from "../schema/kind.ts";
 import { tcpProbePorts } from "./tcp-probe.ts";
 import { annotations, labels } from "../names/labels.ts";
-import { captureTime } from "../state/checkpoint.ts";
 import type { PodManifest } from "../schema/pod.ts";
 import type { PodTemplateSpec, Volume } from "../schema/pod-template.ts";
 import { claimVolumes, withClaims } from "./volume-claims.ts";

@@ -119,6 +119,11 @@ export function checkpointsKept({
   return keptOf(kept) ?? keptByDefault;
 }
 
+/** How many seconds a capture takes, with what does not depend on the size. */
+export function captureTime(sizeBytes: number, bytesPerSecond: number): number {
+  return 1 + sizeBytes / bytesPerSecond;
+}
+
 /** The grace period that leaves so long for a capture. */
 export function graceSecondsFor(captureSeconds: number): number {
   return Math.ceil(captureSeconds) + 11;

@@ -51,11 +51,6 @@ export function captureTimes({ status }: Pick<Checkpoint, "status">): string[] {
   ];
 }
 
-/** How many seconds a capture takes, with what does not depend on the size. */
-export function captureTime(sizeBytes: number, bytesPerSecond: number): number {
-  return 1 + sizeBytes / bytesPerSecond;
-}
-
 /** What a quarter of the latest captures did not reach, in bytes a second. Undefined: none was large enough to tell. */
 export function storeSpeed(checkpoints: readonly Pick<Checkpoint, "status">[]): number | undefined {
   const speeds = checkpoints
