@@ -47,6 +47,11 @@ export interface CellArgs {
    */
   concurrentMoves?: Input<number>;
   /**
+   * The longest grace period that Pods get for a capture, by their memory limit or restored size and the store's speed.
+   * @default "5m"
+   */
+  longestGracePeriod?: Input<string>;
+  /**
    * How often a running sandbox is captured, to continue from there if its Pod is lost, such as `10m`; from `1m` to `24h`.
    * @default none
    */

@@ -81,6 +81,8 @@ interface CellOptions extends EnginesOptions {
   onDisruption?: CellPodOptions["onDisruption"];
   /** How many sandboxes of a leaving node move at the same time before their Pods are ended; 0: none. @default 4 */
   concurrentMoves?: number | undefined;
+  /** @default that of `CellPodOptions` */
+  longestGraceSeconds?: number | undefined;
   /** How often running sandboxes are captured. @default none */
   checkpointEvery?: CellPodOptions["checkpointEvery"];
 }
@@ -182,7 +184,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
       informers,
       nodeCpus,
       termsOfVolumes: (pod) => termsOfVolumes(pod, client),
-      requestsOfOthers: () => requestsOfOthers(client),
+      requestsOfOthers: () => requestsOfOthers(client, served, log),
       clock: client.clock,
       atOnce: cells.concurrentMoves,
     });
@@ -263,6 +265,7 @@ function podOptions(
     nodeCache: cells.nodeCache,
     onDisruption: cells.onDisruption,
     checkpointEvery: cells.checkpointEvery,
+    longestGraceSeconds: cells.longestGraceSeconds,
     userNamespaceFor: userNamespaces?.covers ?? (() => cells.userNamespaces === "always"),
     ...defined({ dns, egress }),
     ...(clusterRanges && { clusterRanges: [...clusterRanges] }),

@@ -46,6 +46,8 @@ export const clusterRights: readonly Right[] = [
     "clientsecrets.ramet.dev: get": "add the secrets of clients to requests of their sandboxes",
     "pods: get list watch create delete":
       "run each sandbox in a Pod, and add up what Pods request on a node to which one may move",
+    "poddisruptionbudgets.policy: list create patch delete":
+      "keep ready sandboxes of sets on a node that is drained until others are made, and find budgets that do this already",
     "persistentvolumeclaims: get list create patch delete":
       "create PersistentVolumeClaims from the volumeClaimTemplates of a sandbox, share them with its clones, and delete them with the last of these; label those that are captured together, and find labels that are left",
     "secrets: get":

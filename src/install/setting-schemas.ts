@@ -60,7 +60,7 @@ export const CheckpointEvery = parsedBy((text) => parseCheckpointInterval(text, 
 export const EarlierImage = z
   .string()
   .refine(isEarlierImage, not("an engine and its cell image, such as 3fb1c0a9d2e4=registry.example/ramet-cell:1"));
-export const PullTimeout = z.string().regex(/^\d{1,6}(s|m|h)$/, not("a duration such as 90s, 3m or 1h"));
+export const Period = z.string().regex(/^\d{1,6}(s|m|h)$/, not("a duration such as 90s, 3m or 1h"));
 export const Network = z.union([z.cidrv4(), z.cidrv6()], not("a network, such as 10.0.0.0/16"));
 export const GatewayUrl = z
   .string()

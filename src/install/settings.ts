@@ -154,6 +154,11 @@ export const settings = {
     "how many sandboxes of a leaving node move at the same time before their Pods are ended; of a namespace twice, in all four times as many (default: 4; 0: none)",
     { schema: "Count" },
   ),
+  "cells.longestGracePeriod": text(
+    "--longest-grace-period <duration>",
+    "the longest grace period that Pods get for a capture, by their memory limit or restored size and the store's speed (default: 5m)",
+    { check: secondOrMore("--longest-grace-period"), schema: "Period" },
+  ),
   "cells.checkpointEvery": text(
     "--checkpoint-every <duration>",
     "how often running sandboxes are captured, to continue from there if their Pods are lost: 1m to 24h; none: never, whatever namespaces and templates have (default: as they have)",
@@ -187,7 +192,7 @@ export const settings = {
   "registries.pullTimeout": text(
     "--pull-timeout <duration>",
     "how long sets and builds wait for an image that cannot be pulled (default: 3m)",
-    { check: secondOrMore("--pull-timeout"), schema: "PullTimeout" },
+    { check: secondOrMore("--pull-timeout"), schema: "Period" },
   ),
   dnsUpstreams: list(
     "--dns-upstream <ip...>",
@@ -293,7 +298,7 @@ export const commands = {
     "metricsPort metricsAddress kubeconfig context logLevel servedNamespaces",
     "egress.default egress.allow egress.deny",
     "namespaceQuota.storeBytes namespaceQuota.checkpoints namespaceQuota.builds namespaceQuota.fetches",
-    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption cells.concurrentMoves cells.checkpointEvery",
+    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption cells.concurrentMoves cells.longestGracePeriod cells.checkpointEvery",
     "registries.private registries.insecure registries.lookup registries.pullTimeout",
     "store.directory store.verifyRestores store.address encryption.secret importVolumes",
     "cellImage cells.engine cells.earlierImages cells.concurrentUpgrades cells.engineCheckInterval",
@@ -308,7 +313,7 @@ export const commands = {
   manifests: [
     "servedNamespaces egress.default egress.allow egress.deny",
     "namespaceQuota.storeBytes namespaceQuota.checkpoints namespaceQuota.builds namespaceQuota.fetches",
-    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption cells.concurrentMoves cells.checkpointEvery",
+    "cells.seccompProfile cells.userNamespaces cells.writableLayerSize cells.nodeCachePath cells.nodeCacheSize cells.onDisruption cells.concurrentMoves cells.longestGracePeriod cells.checkpointEvery",
     "registries.private registries.insecure registries.lookup registries.pullTimeout",
     "image cellImage cells.earlierImages beside namespace replicas gatewayReplicas",
     ...httpServerCommands.manifests,

@@ -40,6 +40,7 @@ export const coreResources = {
   leases: namespacedRef("coordination.k8s.io/v1", "Lease"),
   roleBindings: namespacedRef("rbac.authorization.k8s.io/v1", "RoleBinding"),
   deployments: namespacedRef("apps/v1", "Deployment"),
+  budgets: namespacedRef("policy/v1", "PodDisruptionBudget"),
   events: namespacedRef("events.k8s.io/v1", "Event"),
   tokenReviews: clusterRef("authentication.k8s.io/v1", "TokenReview"),
   selfSubjectAccessReviews: clusterRef("authorization.k8s.io/v1", "SelfSubjectAccessReview"),

@@ -2,7 +2,8 @@ import * as z from "zod";
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import type { StoreReport } from "../api/store/store-report.ts";
-import { ObjectMeta } from "../kube/object.ts";
+import { Selector } from "../api/state/target.ts";
+import { AnyObject, ObjectMeta } from "../kube/object.ts";
 import type { OtherController } from "../kube/other-controllers.ts";
 import type { Seen } from "./finding.ts";
 import type { ObservedCrd } from "./snapshot-objects.ts";
@@ -134,6 +135,13 @@ export interface SnapshotClusterFacts {
   stored: readonly StoredSnapshot[] | undefined;
 }
 
+/** A PodDisruptionBudget: which Pods it selects, and how many of them may be evicted now. */
+export const DisruptionBudget = AnyObject.extend({
+  spec: z.looseObject({ selector: Selector.nullish() }),
+  status: z.looseObject({ disruptionsAllowed: z.number().default(0) }).default({ disruptionsAllowed: 0 }),
+});
+export type DisruptionBudget = z.infer<typeof DisruptionBudget>;
+
 /** Everything that the checks look at. Reading it changes nothing. */
 export interface ClusterFacts {
   now: Date;
@@ -159,6 +167,7 @@ export interface ClusterFacts {
   captures: Seen<Checkpoint[]>;
   /** How long kubelets let Pods run at a shutdown of the node; 0: not at all. Of some nodes. */
   shutdowns: Seen<{ node: string; seconds: number }[]>;
+  budgets: Seen<DisruptionBudget[]>;
   volumeClasses: Seen<VolumeClasses>;
   snapshots: SnapshotClusterFacts;
   /** The controllers' report about the store; undefined: nothing yet. */

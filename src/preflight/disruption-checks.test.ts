@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
 import { Pod } from "../api/schema/pod.ts";
-import type { ClusterFacts } from "./cluster-facts.ts";
+import { type ClusterFacts, DisruptionBudget } from "./cluster-facts.ts";
 import { checkDisruptions } from "./disruption-checks.ts";
 
 const mib = 1024 ** 2;
@@ -27,7 +27,7 @@ const captures = [
     status: { ramet: { sizeBytes: 1000 * mib, cutAt: "2030-01-01T00:00:00Z", readyAt: "2030-01-01T00:00:10Z" } },
   },
 ] as unknown as Checkpoint[];
-const good = { cells: { value: [] }, captures: { value: captures }, shutdowns: { value: [] } };
+const good = { cells: { value: [] }, captures: { value: captures }, budgets: { value: [] }, shutdowns: { value: [] } };
 const found = (check: string, facts: Partial<ClusterFacts>) =>
   checkDisruptions({ ...good, ...facts } as ClusterFacts).find((one) => one.check === check);
 
@@ -55,6 +55,35 @@ it("names the sandboxes in Pods of earlier releases", () => {
     level: "warning",
     message: "Sandboxes run in Pods of an earlier release, and a drain loses them: t/old",
   });
+});
+
+it("names budgets that keep sandboxes from being evicted, and sandboxes with two of them", () => {
+  const cells = { value: [pod("a", "Migrate"), pod("b", "Migrate")] };
+  const budget = (name: string, { namespace = "t", allowed = 0, owner = "" } = {}) =>
+    DisruptionBudget.parse({
+      metadata: {
+        name,
+        namespace,
+        uid: name,
+        resourceVersion: "1",
+        ...(owner && { ownerReferences: [{ apiVersion: "v1", kind: owner, name, uid: name, controller: true }] }),
+      },
+      spec: { selector: {} },
+      status: { disruptionsAllowed: allowed },
+    });
+  const said = (...all: DisruptionBudget[]) => found("disruption-budgets", { cells, budgets: { value: all } });
+  expect(said(budget("strict"))).toMatchObject({
+    level: "warning",
+    message: expect.stringContaining("t/strict") as string,
+  });
+  expect(said(budget("one"), budget("other"))?.message).toContain("two PodDisruptionBudgets select: t/a, t/b");
+  for (const fine of [
+    budget("mild", { allowed: 1 }),
+    budget("of-set", { owner: "SandboxSet" }),
+    budget("x", { namespace: "x" }),
+  ])
+    expect(said(fine)?.level).toBe("ok");
+  expect(found("disruption-budgets", { budgets: { unknown: "refused" } })?.level).toBe("unknown");
 });
 
 it("reports how long kubelets wait at a shutdown, or that it cannot be read", () => {

@@ -1,13 +1,16 @@
 import { annotations } from "../api/names/labels.ts";
-import { disruptionPolicyOf, leastHeldSeconds } from "../api/pod/disruption.ts";
+import { captureTime, disruptionPolicyOf, graceSecondsFor, leastHeldSeconds } from "../api/pod/disruption.ts";
 import type { Pod } from "../api/schema/pod.ts";
-import type { ClusterFacts } from "./cluster-facts.ts";
+import { storeSpeed } from "../api/state/checkpoint.ts";
+import { selects } from "../api/state/target.ts";
+import { controllerOf } from "../kube/object.ts";
+import type { ClusterFacts, DisruptionBudget } from "./cluster-facts.ts";
 import { checkNamed, type Finding, listed } from "./finding.ts";
-import { captureSize, captureTime, storeSpeed } from "./plan-drain.ts";
+import { captureSize } from "./plan-drain.ts";
 
 /** Checks whether sandboxes survive the maintenance of their nodes. */
 export function checkDisruptions(facts: ClusterFacts): Finding[] {
-  return [gracePeriods(facts), earlierPods(facts), shutdowns(facts)];
+  return [gracePeriods(facts), earlierPods(facts), budgets(facts), shutdowns(facts)];
 }
 
 function gracePeriods({ cells, captures }: ClusterFacts): Finding {
@@ -35,7 +38,7 @@ function gracePeriods({ cells, captures }: ClusterFacts): Finding {
     const { terminationGracePeriodSeconds: grace } = worst.pod.spec;
     return check.warning(
       `The grace period is too short for a capture of ${listed(tooShort.map(({ pod }) => nameOf(pod)))}: ${nameOf(worst.pod)} needs up to ${Math.ceil(worst.seconds)} s, and ${grace ?? 30} s leave ${Math.floor(leastHeldSeconds(grace))} s`,
-      `Set terminationGracePeriodSeconds to at least ${Math.ceil(worst.seconds) + 11} in the template`,
+      `Set terminationGracePeriodSeconds to at least ${graceSecondsFor(worst.seconds)} in the template`,
     );
   }
   const unknown = held.length - needs.length;
@@ -54,6 +57,39 @@ function earlierPods({ cells }: ClusterFacts): Finding {
   );
 }
 
+function budgets({ cells, budgets: seen }: ClusterFacts): Finding {
+  const check = checkNamed("disruption-budgets");
+  if ("unknown" in cells) return check.unread("Whether sandboxes can be evicted is", cells);
+  if ("unknown" in seen) return check.unread("Whether sandboxes can be evicted is", seen);
+  const selecting = cells.value.map((pod) => ({ pod, budgets: seen.value.filter((one) => isSelectedBy(one, pod)) }));
+  const twice = selecting.filter((one) => one.budgets.length > 1);
+  if (twice.length > 0) {
+    return check.warning(
+      `No drain can evict sandboxes that two PodDisruptionBudgets select: ${listed(twice.map(({ pod }) => nameOf(pod)))}`,
+      "Change the selectors, so that one budget selects each Pod",
+    );
+  }
+  const blocking = seen.value.filter(
+    (one) =>
+      isPermanent(one) && one.status.disruptionsAllowed === 0 && cells.value.some((pod) => isSelectedBy(one, pod)),
+  );
+  if (blocking.length === 0) return check.ok("No PodDisruptionBudget keeps sandboxes from being evicted");
+  return check.warning(
+    `PodDisruptionBudgets allow no eviction of sandboxes now, so drains of their nodes wait: ${listed(blocking.map(nameOf))}`,
+    "Delete them, or let them allow an eviction: a sandbox is captured before its Pod ends",
+  );
+}
+
+function isSelectedBy({ metadata, spec }: DisruptionBudget, pod: Pod): boolean {
+  const isThere = metadata.namespace === pod.metadata.namespace;
+  return isThere && spec.selector != null && selects(spec.selector, pod.metadata.labels ?? {});
+}
+
+/** Unlike that of a set, which waits for others of its sandboxes. */
+function isPermanent({ metadata }: DisruptionBudget): boolean {
+  return controllerOf({ metadata })?.kind !== "SandboxSet";
+}
+
 /** At a shutdown, a kubelet ends Pods itself, and the API server is told afterwards. */
 function shutdowns({ shutdowns: seen }: ClusterFacts): Finding {
   const check = checkNamed("node-shutdown");
@@ -64,10 +100,10 @@ function shutdowns({ shutdowns: seen }: ClusterFacts): Finding {
   return check.ok(
     seen.value.length === 0
       ? "No kubelet ends Pods at a shutdown of its node"
-      : `At a shutdown of a node, kubelets end Pods ${within} and sandboxes are lost: drain nodes first`,
+      : `At a shutdown of a node, kubelets end Pods ${within} and sandboxes that are not captured by then are lost: drain nodes first`,
   );
 }
 
-function nameOf({ metadata }: Pod): string {
+function nameOf({ metadata }: Pick<DisruptionBudget, "metadata">): string {
   return `${metadata.namespace}/${metadata.name}`;
 }

@@ -2,8 +2,9 @@ import { expect, it } from "vitest";
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { Pod } from "../api/schema/pod.ts";
+import { storeSpeed } from "../api/state/checkpoint.ts";
 import { ClusterNode } from "./cluster-facts.ts";
-import { type DrainState, planDrain, storeSpeed } from "./plan-drain.ts";
+import { type DrainState, planDrain } from "./plan-drain.ts";
 
 const mib = 1024 ** 2;
 const node = (name: string, spec: object = {}, labels: object = {}) =>

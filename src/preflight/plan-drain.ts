@@ -1,9 +1,10 @@
 import { type Checkpoint, checkpointKind } from "../api/kinds/checkpoint.ts";
 import { type Sandbox, sandboxKind } from "../api/kinds/sandbox.ts";
 import { annotations, labels } from "../api/names/labels.ts";
-import { disruptionPolicyOf, leastHeldSeconds } from "../api/pod/disruption.ts";
+import { captureTime, disruptionPolicyOf, leastHeldSeconds } from "../api/pod/disruption.ts";
 import { Pod } from "../api/schema/pod.ts";
 import { isNodeReady } from "../api/state/node.ts";
+import { storeSpeed } from "../api/state/checkpoint.ts";
 import { misfit, placementOf } from "../api/state/target.ts";
 import { defined } from "../base/defined.ts";
 import { RametError, resultOr } from "../base/errors.ts";
@@ -158,29 +159,6 @@ function verdict({ captureSeconds, heldSeconds }: DrainStep, together: number): 
   if (captureSeconds > heldSeconds) return "No";
   return together > heldSeconds ? "Alone" : "Yes";
 }
-
-/** With what does not depend on the size. */
-export function captureTime(sizeBytes: number, bytesPerSecond: number): number {
-  return 1 + sizeBytes / bytesPerSecond;
-}
-
-/** What a quarter of the latest captures did not reach, in bytes a second. Undefined: none was large enough to tell. */
-export function storeSpeed(checkpoints: readonly Checkpoint[]): number | undefined {
-  const speeds = checkpoints
-    .toSorted((a, b) => captureTimeOf(b) - captureTimeOf(a))
-    .flatMap(({ status }) => {
-      const { cutAt, readyAt, sizeBytes = 0, addedBytes = sizeBytes } = status?.ramet ?? {};
-      const seconds = (Date.parse(readyAt ?? "") - Date.parse(cutAt ?? "")) / 1000;
-      return addedBytes >= leastBytes && seconds > 0 ? [addedBytes / seconds] : [];
-    })
-    .slice(0, mostCaptures)
-    .sort((a, b) => a - b);
-  return speeds[Math.floor(speeds.length / 4)];
-}
-
-/** A smaller capture mostly takes the time that does not depend on the size. */
-const leastBytes = 16 * 1024 ** 2;
-const mostCaptures = 20;
 
 export function isRunning({ status }: Pod): boolean {
   return status?.phase !== "Succeeded" && status?.phase !== "Failed";

@@ -50,6 +50,7 @@ const good: ClusterFacts = {
   cells: { value: [] },
   captures: { value: [] },
   shutdowns: { value: [] },
+  budgets: { value: [] },
   volumeClasses: { value: { storage: [], snapshots: undefined } },
   snapshots: {
     crds: { value: [] },

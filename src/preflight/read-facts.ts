@@ -6,6 +6,7 @@ import { Pod, pullReasons } from "../api/schema/pod.ts";
 import { controllersLease, controllersMode, isLocalNode, systemNamespace } from "../api/names/system-names.ts";
 import { parseStoreReport, type StoreReport, storeReportMap } from "../api/store/store-report.ts";
 import { defined } from "../base/defined.ts";
+import { unlessCode } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { LeaseObject } from "../kube/lease.ts";
 import { findOtherControllers, owningProject } from "../kube/other-controllers.ts";
@@ -14,6 +15,7 @@ import { coreResources } from "../kube/resource-ref.ts";
 import {
   type ClusterFacts,
   ClusterNode,
+  DisruptionBudget,
   type RenewedLease,
   type Right,
   type StoredSnapshot,
@@ -78,6 +80,12 @@ export async function readFacts(
       const { items } = await nodes.list({ signal: inTime, pageSize: mostNodes });
       const names = items.filter(({ metadata }) => !isLocalNode(metadata.labels)).map(({ metadata }) => metadata.name);
       return Promise.all(names.slice(0, mostKubelets).map((name) => readShutdown(client, name, inTime)));
+    }),
+    budgets: seen("PodDisruptionBudgets", async (inTime) => {
+      const budgets = client.resource(coreResources.budgets, (value) => DisruptionBudget.parse(value));
+      // A cluster on one machine does not serve them.
+      const found = await budgets.list({ signal: inTime }).catch(unlessCode("NotFound"));
+      return found?.items ?? [];
     }),
     volumeClasses: seen("the classes of volumes", (inTime) => readVolumeClasses(client, inTime)),
     snapshots: readSnapshots(client, { namespace, stored: storedSnapshots, see: seen }),

@@ -1,5 +1,7 @@
 import { Sandbox, SandboxNotFoundError } from "e2b";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
 import { ClientWorld } from "./client-world.ts";
 
 /** The current JavaScript SDK of E2B, unmodified, over a real local cluster. */
@@ -151,6 +153,28 @@ describe("a sandbox", () => {
     await sandbox.pause();
     expect(await sandbox.kill()).toBe(true);
     await expect(Sandbox.connect(sandbox.sandboxId, options)).rejects.toThrow(SandboxNotFoundError);
+  });
+
+  it("continues with its processes for the same client when somebody deletes its Pod, as a drain does", async () => {
+    const sandbox = await create();
+    await sandbox.commands.run(counter, { background: true });
+    await expect.poll(() => sandbox.files.exists("/tmp/in")).toBe(true);
+    await count(sandbox, "1");
+    const objectOf = async () => {
+      const { items } = await world.client.of(sandboxKind).list();
+      return items.find(({ metadata }) => metadata.uid.replaceAll("-", "") === sandbox.sandboxId)!;
+    };
+    const { metadata, status } = await objectOf();
+    await world.client.resource(coreResources.pods).delete(metadata);
+    await expect
+      .poll(async () => (await objectOf()).status, { timeout: 30_000 })
+      .toMatchObject({
+        phase: "Running",
+        ramet: { disruption: { podUID: status?.podInfo?.podUID, outcome: "Migrated" } },
+      });
+    // Neither the SDK's object nor its token has changed.
+    await count(sandbox, "2");
+    await sandbox.kill();
   });
 
   it("is paused again when its time is over, if it was created so", async () => {

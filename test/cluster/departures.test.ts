@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { annotations, labels } from "../../src/api/names/labels.ts";
+import { unscheduledWords } from "../../src/controllers/cluster/pod-facts.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
+import { namespacedRef } from "../../src/kube/resource-ref.ts";
 import { startScheduler } from "../setup/scheduler.ts";
 import { type Cluster, openCluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
@@ -160,10 +163,30 @@ it("fills a set on another node before it removes its sandboxes from one that le
   const members = () =>
     cluster.seen.sandboxes.store.list().filter(({ metadata }) => metadata.ownerReferences?.[0]?.kind === "SandboxSet");
   await expect.poll(ready, { timeout: 60_000 }).toBe(3);
-  await nodes.cordon("a", false);
   let least = 3;
   const stop = cluster.seen.sets.store.subscribe(() => (least = Math.min(least, ready() ?? 0)));
   await nodes.taint("b", "karpenter.sh/disrupted");
+  // While no node takes others, a drain of this one waits.
+  const budgets = cluster.client.resource(
+    namespacedRef("policy/v1", "PodDisruptionBudget"),
+    (value) => value as Budget,
+  );
+  const found = async () => (await budgets.list({ namespace: "t" })).items.map(({ spec }) => spec.minAvailable);
+  await expect.poll(found, { timeout: 60_000 }).toEqual([3]);
+  const there = members().filter(({ status }) => status?.nodeName === "b");
+  const evictions = there.map(({ metadata: { name } }) => {
+    const metadata = { name, namespace: "t" };
+    const eviction = { apiVersion: "policy/v1", kind: "Eviction", metadata };
+    return cluster.seen.pods.resource.postSubresource(metadata, "eviction", eviction, {
+      signal: AbortSignal.timeout(1_000),
+    });
+  });
+  expect((await Promise.allSettled(evictions)).map(({ status }) => status)).toEqual([
+    "rejected",
+    "rejected",
+    "rejected",
+  ]);
+  await nodes.cordon("a", false);
   await expect
     .poll(() => members().map(({ status, metadata }) => metadata.deletionTimestamp ?? status?.nodeName), {
       timeout: 60_000,
@@ -171,7 +194,9 @@ it("fills a set on another node before it removes its sandboxes from one that le
     .toEqual(["a", "a", "a"]);
   stop();
   expect(least).toBe(3);
+  await expect.poll(found, { timeout: 60_000 }).toEqual([]);
 });
+type Budget = KubeObject & { spec: { minAvailable: number } };
 
 it("moves a sandbox once from a node whose taint it tolerates for some time, and not back to it", async () => {
   await nodes.taint("b");
@@ -191,6 +216,20 @@ it("moves a sandbox once from a node whose taint it tolerates for some time, and
   const moved = await on("tolerant", "b");
   expect(disruptionOf(moved)).toMatchObject({ cause: "NodeTaint", outcome: "Migrated", nodeName: "a" });
   await nodes.taint("a");
+
+  // The node that its next Pod avoids stays after all, and no other one takes it.
+  await nodes.cordon("a", true);
+  await nodes.evict("b", key);
+  // The stand-in does not hold the end of a Pod, so this says only that it will come.
+  const target = { type: "DisruptionTarget", status: "True", reason: "EvictionByEvictionAPI", message: "" };
+  const conditions = [{ ...target, lastTransitionTime: new Date().toISOString() }];
+  const at = { namespace: "t", name: "tolerant" };
+  await cluster.seen.pods.resource.mergePatch(at, { status: { conditions } }, { subresource: "status" });
+  const { metadata } = await cluster.pod("t/tolerant", (pod) => unscheduledWords(pod) !== undefined);
+  await nodes.taint("b");
+  const back = await on("tolerant", "b");
+  expect([moved.status?.podInfo?.podUID, metadata.uid]).not.toContain(back.status?.podInfo?.podUID);
+  await nodes.cordon("a", false);
 });
 
 it("does not move a sandbox to a node that Pods of others fill", async () => {
@@ -208,4 +247,12 @@ it("does not move a sandbox to a node that Pods of others fill", async () => {
   await nodes.cordon("a", true);
   const stuck = await cluster.sandbox("t/large", (one) => noTargetOf(one) !== undefined);
   expect(noTargetOf(stuck)?.message).toContain("1 have too little CPU, memory or devices left");
+});
+
+it("captures the sandboxes of a node that shuts down, also if no other node takes them", async () => {
+  await nodes.cordon("a", false);
+  await on("large", "a");
+  await nodes.shutDown("a");
+  const captured = await cluster.sandbox("t/large", (one) => one.status?.phase === "Resuming");
+  expect(disruptionOf(captured)).toMatchObject({ cause: "NodeShutdown", outcome: "Migrating", nodeName: "a" });
 });

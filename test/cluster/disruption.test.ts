@@ -10,6 +10,7 @@ import { containerUser, GuestClient } from "../../src/cell/client/guest-client.t
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
+import { counterScript } from "../setup/counter.ts";
 import { count, counterTemplate } from "./counter.ts";
 import { realNode } from "./controllers-real-node.ts";
 import { localNodeName } from "../../src/local/node/node-object.ts";
@@ -189,6 +190,67 @@ it("completes a checkpoint that is being taken, and then continues the sandbox",
   await cluster.checkpoint("t/h-1", ({ status }) => status?.phase === "Succeeded");
   await continued(before);
   expect(await count(cluster, "h")).toBe(2);
+});
+
+/** Its memory and its files change all the time. */
+const writing = `
+import os, threading
+def write():
+    kept = [b""] * 32
+    for turn in range(1 << 40):
+        kept[turn % 32] = os.urandom(1 << 20)
+        with open("/root/%d" % (turn % 32), "wb") as file: file.write(kept[turn % 32])
+threading.Thread(target=write, daemon=True).start()
+`;
+
+it("continues sandboxes that are evicted while they write at full speed, resume, or start from a checkpoint", async () => {
+  const [container] = counterTemplate.spec.containers;
+  const command = ["python3", "-c", writing + counterScript];
+  const template = { spec: { ...counterTemplate.spec, containers: [{ ...container, command }] } };
+  const [busy, resumed] = await Promise.all([create("busy", undefined, { template }), create("resumed")]);
+  expect([await count(cluster, "busy"), await count(cluster, "resumed")]).toEqual([1, 1]);
+  const pause = (paused: boolean) =>
+    cluster.seen.sandboxes.resource.mergePatch({ namespace: "t", name: "resumed" }, { spec: { paused } });
+  await pause(true);
+  await cluster.sandbox("t/resumed", ({ status }) => status?.phase === "Paused");
+  await pause(false);
+  const { checkpointId = "" } = (await cluster.checkpoint("t/h-1", () => true)).status ?? {};
+  const metadata = { name: "clone", namespace: "t", annotations: { "ramet.dev/restore-from": checkpointId } };
+  await cluster.create({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Sandbox",
+    metadata,
+    spec: { template: counterTemplate },
+  });
+  const evictFirst = async (name: string, former?: string) => {
+    await cluster.pod(
+      `t/${name}`,
+      (pod) => pod.metadata.uid !== former && pod.metadata.deletionTimestamp === undefined,
+    );
+    await evict(name);
+  };
+  await Promise.all([evict("busy"), evictFirst("resumed", podUID(resumed)), evictFirst("clone")]);
+  await continued(busy);
+  expect([await count(cluster, "busy"), await count(cluster, "resumed"), await count(cluster, "clone")]).toEqual([
+    2, 2, 2,
+  ]);
+});
+
+it("captures immediately with a long grace period, and reports what a short one has lost", async () => {
+  const template = { spec: { ...counterTemplate.spec, terminationGracePeriodSeconds: 3_600 } };
+  const [patient] = await Promise.all([create("patient", undefined, { template }), create("short"), create("forced")]);
+  expect(await count(cluster, "patient")).toBe(1);
+  await evict("patient");
+  const end = (name: string, gracePeriodSeconds: number) =>
+    cluster.seen.pods.resource.delete({ namespace: "t", name }, { gracePeriodSeconds });
+  await Promise.all([end("short", 1), end("forced", 0)]);
+  await continued(patient);
+  expect(await count(cluster, "patient")).toBe(2);
+  const outcome = ({ status }: Sandbox) => status?.ramet?.disruption?.outcome;
+  const forced = await cluster.sandbox("t/forced", ({ status }) => status?.phase === "Failed");
+  expect(forced.status?.ramet?.disruption).toMatchObject({ cause: "PodDeleted", outcome: "Lost" });
+  expect(findCondition(forced.status?.conditions, "Ready")).toMatchObject({ reason: "SandboxLost" });
+  await cluster.sandbox("t/short", (one) => outcome(one) === "Lost" || outcome(one) === "Migrated");
 });
 
 it("does what its namespace says, and names an annotation that is invalid", async () => {

@@ -62,22 +62,30 @@ for (const [image, other] of [
   ["cell:2", "another guest"],
   ["cell:3", "another gVisor"],
 ] as const) {
-  it(`clones, resumes and rolls back memory of the earlier engine after an upgrade to ${other}`, async () => {
-    const [paused, fresh, copy] = [`paused-${image.at(-1)}`, `fresh-${image.at(-1)}`, `copy-${image.at(-1)}`];
+  it(`clones, resumes, moves and rolls back memory of the earlier engine after an upgrade to ${other}`, async () => {
+    const named = (name: string) => `${name}-${image.at(-1)}`;
+    const [paused, fresh, copy, moved] = [named("paused"), named("fresh"), named("copy"), named("moved")];
     await upgrade("cell:1");
-    await create("Sandbox", paused, { template });
-    await started(paused);
-    expect(await count(cluster, paused)).toBe(1);
+    for (const name of [paused, moved]) {
+      await create("Sandbox", name, { template });
+      await started(name);
+      expect(await count(cluster, name)).toBe(1);
+    }
     await patch(paused, { spec: { paused: true } });
     await sandbox(paused, ({ conditions }) => findCondition(conditions, "SandboxPaused")?.status === "True");
 
-    await upgrade(image);
+    // A drain during the upgrade.
+    await Promise.all([upgrade(image), cluster.seen.pods.resource.delete({ namespace: "t", name: moved })]);
     await create("Sandbox", fresh, { template });
     const { status } = await started(fresh);
     const engine = status?.ramet?.engine ?? "";
     expect([...engines.values()]).not.toContain(engine);
     engines.set(image, engine);
     expect(await imageOf(fresh)).toBe(image);
+
+    await sandbox(moved, ({ ramet }) => ramet?.disruption?.outcome === "Migrated");
+    expect(await imageOf(moved)).toBe("cell:1");
+    expect(await count(cluster, moved)).toBe(2);
 
     await clone(copy, first.id);
     expect((await started(copy)).status).toMatchObject({ phase: "Running", ramet: { engine: first.engine } });

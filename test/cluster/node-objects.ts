@@ -25,6 +25,11 @@ export function nodeObjects(client: () => KubeClient) {
     remove: async (name: string): Promise<void> => {
       await nodes().delete({ name }, {});
     },
+    /** As a kubelet reports that it ends the Pods for a shutdown of the machine. */
+    shutDown: (name: string) => {
+      const ready = { type: "Ready", status: "False", reason: "KubeletNotReady", message: "node is shutting down" };
+      return nodes().mergePatch({ name }, { status: { conditions: [ready] } }, { subresource: "status" });
+    },
     cordon: (name: string, unschedulable: boolean) => patch(name, { spec: { unschedulable } }),
     /** Replaces the taints. */
     taint: (name: string, ...keys: string[]) =>

@@ -20,7 +20,7 @@ beforeAll(async () => {
   await makeStoreSecret(world);
   await world.kubectl("apply", "-k", directory);
   await world.kubectl("rollout", "status", "-n", "ramet-system", "deployment/ramet-controller", "--timeout=120s");
-  await world.apply(JSON.stringify(template));
+  await world.apply(JSON.stringify(template("disrupted")));
 });
 afterAll(async () => {
   await world.kubectl("delete", "sandbox", "--all", "--wait=true");
@@ -33,16 +33,13 @@ token = secrets.token_hex(8)
 while True:
     if not os.path.exists("/tmp/token"): open("/tmp/token", "w").write(token)
     time.sleep(0.05)`;
-const template = {
+const container = { name: "sandbox", image: imageNames.python, command: ["python3", "-c", program] };
+const template = (name: string, more: object = {}) => ({
   apiVersion: "agents.kruise.io/v1alpha1",
   kind: "SandboxTemplate",
-  metadata: { name: "disrupted", namespace: "default" },
-  spec: {
-    template: {
-      spec: { containers: [{ name: "sandbox", image: imageNames.python, command: ["python3", "-c", program] }] },
-    },
-  },
-};
+  metadata: { name, namespace: "default" },
+  spec: { template: { spec: { containers: [{ ...container, ...more }] } } },
+});
 
 const long = { timeout: 90_000, interval: 100 };
 const token = (name: string) =>
@@ -77,4 +74,33 @@ it("continues a sandbox that the eviction API ends, and one whose Pod is deleted
   expect(await field("a", ".status.ramet.disruption.cause")).toBe("PodDeleted");
   expect(await token("a")).toBe(kept);
   expect(await world.ramet("explain", "sandbox/a")).toContain("It continued in another Pod");
+});
+
+it("continues a sandbox that a Pod with a higher priority preempts, with its memory, as soon as there is room again", async () => {
+  const path = (list: string) => ({ op: "add", path: `/status/${list}/test.ramet.dev~1slot`, value: "1" });
+  const slot = JSON.stringify([path("capacity"), path("allocatable")]);
+  await world.kubectl("patch", "node", "node-a", "--subresource=status", "--type=json", "-p", slot);
+  const resources = { limits: { "test.ramet.dev/slot": "1" } };
+  await world.apply(JSON.stringify(template("preempted", { resources })));
+  await world.ramet("sandbox", "create", "--template", "preempted", "--name", "b");
+  const [kept, before] = [await token("b"), await field("b", ".status.podInfo.podUID")];
+
+  const metadata = { name: "preempting" };
+  await world.apply(
+    JSON.stringify({ apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", metadata, value: 1_000 }),
+  );
+  const spec = {
+    priorityClassName: "preempting",
+    terminationGracePeriodSeconds: 1,
+    containers: [{ name: "main", image: imageNames.python, command: ["sleep", "3600"], resources }],
+  };
+  await world.apply(
+    JSON.stringify({ apiVersion: "v1", kind: "Pod", metadata: { ...metadata, namespace: "default" }, spec }),
+  );
+  await world.kubectl("wait", "pod/preempting", "--for=condition=Ready", "--timeout=90s");
+  expect(await field("b", ".status.ramet.disruption.cause")).toBe("Preempted");
+  await world.kubectl("delete", "pod", "preempting");
+  await untilMoved("b", before);
+  expect(await field("b", ".status.ramet.disruption.outcome")).toBe("Migrated");
+  expect(await token("b")).toBe(kept);
 });

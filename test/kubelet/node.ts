@@ -46,7 +46,8 @@ export interface NodeOptions {
 
 export interface RunningNode {
   name: string;
-  kubelet: { kill: () => Promise<void>; start: () => Promise<void> };
+  /** The kubelet and containerd. The containers run on. */
+  programs: { kill: () => Promise<void>; start: () => Promise<void> };
   stop: () => Promise<void>;
 }
 
@@ -69,7 +70,8 @@ export async function startNode(setting: ClusterSetting, options: NodeOptions): 
   await mkdir(dir, { recursive: true });
   await makeMounts(options, run);
   const environment = { PATH: `${join(tools["containerd-shim-runc-v2"], "..")}:${process.env["PATH"] ?? ""}` };
-  const containerd = await start("containerd", ["--config", await containerdSetting(setting, options)], environment);
+  const containerdConfig = ["--config", await containerdSetting(setting, options)];
+  let containerd = await start("containerd", containerdConfig, environment);
   const ctr = ["--address", containerdSocket, "--namespace", "k8s.io"];
   const ctrWorks = (...args: string[]) =>
     run(tools.ctr, [...ctr, ...args]).then(
@@ -100,9 +102,14 @@ export async function startNode(setting: ClusterSetting, options: NodeOptions): 
   });
   return {
     name,
-    kubelet: {
-      kill: () => kubelet.kill(),
+    programs: {
+      kill: async () => {
+        await kubelet.kill();
+        await containerd.kill();
+      },
       start: async () => {
+        containerd = await start("containerd", containerdConfig, environment);
+        await untilReady(containerd, "containerd", () => ctrWorks("version"));
         kubelet = await startKubelet();
       },
     },

@@ -2,6 +2,7 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { guestClientPort } from "../../src/api/wire/cell-api.ts";
 import { clusterCredentials } from "../../src/backends/cell-keys.ts";
 import { delay, systemClock } from "../../src/base/clock.ts";
@@ -186,21 +187,45 @@ it("continues a sandbox if the leading controller is killed during the migration
   expect(witness.violations).toEqual([]);
 });
 
-it("never runs a second copy of a sandbox whose node is silent, and continues it when the node is back", async () => {
+it("never runs a second copy of a sandbox whose kubelet and containerd are killed, and continues it when they are back", async () => {
   await cordonOnly("node-a");
   await world.ramet("sandbox", "create", "--template", "counting", "--name", "d");
   await cordonOnly();
   await untilCounting("d");
   const before = await field("d", ".status.podInfo.podUID");
   expect(await nodeOf("d")).toBe("node-b");
-  await nodeB.kubelet.kill();
+  await nodeB.programs.kill();
   await evict("d");
   // It is captured, and waits for the end of the old Pod.
   await expect.poll(() => field("d", ".status.phase"), long).toMatch(/^(Paused|Resuming)$/);
   expect(await world.kubectl("get", "pod", "d", "-o", "jsonpath={.metadata.uid}")).toBe(before);
-  await nodeB.kubelet.start();
+  await nodeB.programs.start();
   await untilMoved("d", before);
   expect(witness.violations).toEqual([]);
+});
+
+it("drains a node with a set's ready sandboxes when others are ready, and evicts none before", async () => {
+  await cordonOnly("node-a");
+  const metadata = { name: "pool", namespace: "default" };
+  const spec = { replicas: 2, templateRef: { name: "counting" } };
+  await world.apply(JSON.stringify({ apiVersion: "agents.kruise.io/v1alpha1", kind: "SandboxSet", metadata, spec }));
+  const sets = client.of(sandboxSetKind);
+  const ready = async () => (await sets.get(metadata)).status?.availableReplicas;
+  await expect.poll(ready, long).toBe(2);
+  const members = "agents.kruise.io/sandbox-pool=pool";
+  const nodes = () => world.kubectl("get", "pods", "-l", members, "-o", "jsonpath={.items[*].spec.nodeName}");
+  expect(await nodes()).toBe("node-b node-b");
+  await cordonOnly("node-b");
+  // As the documentation says, the drain follows some moments later.
+  const budgets = () => world.kubectl("get", "poddisruptionbudgets", "-o", "name");
+  await expect.poll(budgets, { ...long, interval: 20 }).toContain("pool-leaving");
+  const drained = drain("node-b", `--pod-selector=${members}`);
+  const ended = drained.then(() => true);
+  for (let isDrained = false; !isDrained; isDrained = await Promise.race([ended, delay(systemClock, 50)]).then(Boolean))
+    expect(await ready()).toBeGreaterThanOrEqual(2);
+  await expect.poll(nodes, long).toBe("node-a node-a");
+  await expect.poll(budgets, long).toBe("");
+  await world.kubectl("delete", "sandboxset", "pool");
 });
 
 /** How many times a sandbox loses its Pod: `RAMET_TEST_DRAINS=200` for a table that says something about rare losses. */

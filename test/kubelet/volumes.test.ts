@@ -82,6 +82,17 @@ describe("the CSI driver with a kubelet", () => {
     expect(await mounted()).toHaveLength(1);
   });
 
+  it("has its volume mounted into the next Pod of an evicted sandbox, also if the driver is killed meanwhile", async () => {
+    const before = await field("sandbox/m", "{.status.podInfo.podUID}");
+    await world.kubectl("delete", "pod", "m", "--wait=false");
+    await programs.restartDriver();
+    const moved = () => field("sandbox/m", "{.status.podInfo.podUID} {.status.phase}");
+    await expect.poll(moved, long).toMatch(new RegExp(`^(?!${before}).* Running$`));
+    expect(await field("sandbox/m", "{.status.ramet.disruption.outcome}")).toBe("Migrated");
+    expect(await data("m")).toBe("two");
+    expect(await mounted()).toHaveLength(1);
+  });
+
   it("keeps nothing mounted and no data of deleted sandboxes", async () => {
     await world.ramet("sandbox", "rm", "m");
     await expect.poll(mounted, long).toEqual([]);

@@ -7,6 +7,8 @@ import {
   checkpointAnnotations,
   defaultDisruptionPolicy,
   type DisruptionPolicy,
+  graceSecondsFor,
+  leastHeldSeconds,
 } from "./disruption.ts";
 import { parsePodTemplate } from "../schema/pod-template.ts";
 
@@ -209,6 +211,36 @@ describe("the end of a Pod by others", () => {
     expect(made.spec.terminationGracePeriodSeconds).toBe(seconds);
     expect(made.metadata.annotations).toMatchObject({ [annotations.onDisruption]: "Migrate", [evictable]: "true" });
     expect(configOf(made)).toMatchObject({ podGraceSeconds: seconds, graceSeconds: own ?? 30 });
+  });
+
+  const mib = 1024 ** 2;
+  it.each([
+    ["of the memory limit", "872Mi", {}, 112],
+    ["of what is restored", "872Mi", { restoredBytes: 2_000 * mib }, 212],
+    ["of a limit that the administrator's bound exceeds", "64Gi", {}, 300],
+    ["of a limit that a smaller bound exceeds", "64Gi", { longestGraceSeconds: 60 }, 60],
+    ["of a small limit", "1Mi", {}, 30],
+    ["of an unknown size", undefined, {}, 30],
+    ["with an unknown speed", "872Mi", { storeBytesPerSecond: undefined }, 30],
+    ["of the memory limit, with a longer period in the template", "872Mi", { own: 400 }, 400],
+  ])("is held for a capture %s at the store's measured speed", (_, memory, { own, ...more }: Given, seconds) => {
+    const limited = { ...spec.containers[0]!, ...(memory && { resources: { limits: { memory } } }) };
+    const template = parsePodTemplate({ spec: { containers: [limited], terminationGracePeriodSeconds: own } });
+    const made = cellPod(owner, template, {
+      ...options,
+      onDisruption: "Migrate",
+      storeBytesPerSecond: 10 * mib,
+      ...more,
+    });
+    expect(made.spec.terminationGracePeriodSeconds).toBe(seconds);
+    expect(configOf(made)).toMatchObject({ podGraceSeconds: seconds, graceSeconds: own ?? 30 });
+  });
+  type Given = { own?: number } & Partial<Parameters<typeof cellPod>[2]>;
+
+  it("leaves the capture its time", () => {
+    for (const seconds of [1, 10, 19.5, 100]) {
+      expect(leastHeldSeconds(graceSecondsFor(seconds))).toBeGreaterThanOrEqual(seconds);
+    }
   });
 
   it("is what the template says, and the template says whether the Pod can be evicted", () => {

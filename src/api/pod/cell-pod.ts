@@ -18,10 +18,12 @@ import {
 } from "./cell-container.ts";
 import { containerSpec, mainContainer, mountCount } from "./container-spec.ts";
 import {
+  captureTime,
   checkpointAnnotations,
   type CheckpointInterval,
   type DisruptionPolicy,
   evictionAnnotations,
+  graceSecondsFor,
   heldGraceSeconds,
   parseDisruptionPolicy,
 } from "./disruption.ts";
@@ -62,6 +64,12 @@ export interface CellPodOptions extends CellImageOptions, NodeLimits {
   onDisruption?: DisruptionPolicy | undefined;
   /** How often the sandbox is captured if the template does not say. @default none */
   checkpointEvery?: CheckpointInterval | undefined;
+  /** How many bytes a second the store takes. @default unknown: the grace period is that of the template, or 30 seconds */
+  storeBytesPerSecond?: number | undefined;
+  /** The size of what will be restored. @default 0 */
+  restoredBytes?: number | undefined;
+  /** The longest grace period that follows from sizes and from the store's speed. @default 300 */
+  longestGraceSeconds?: number | undefined;
   /** Whether the cluster autoscaler must not end it: it is not captured, and costs the work of a build. */
   isBuild?: boolean;
   /** Whether a restore in place is likely. */
@@ -89,7 +97,11 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
   const run = withoutAgentRuntime(template);
   requireOtherVolumes(template);
   const policy = disruptionPolicy(template, options);
-  const podGraceSeconds = heldGraceSeconds(policy, template.spec.terminationGracePeriodSeconds);
+  const podGraceSeconds = heldGraceSeconds(
+    policy,
+    template.spec.terminationGracePeriodSeconds,
+    neededGrace(template, options),
+  );
   const config = cellConfig(sandbox, template, { ...options, podGraceSeconds });
   // The scale subresource of a set selects its Pods by it.
   const ofSet = defined({ [labels.sandboxPool]: sandbox.metadata.labels?.[labels.sandboxPool] });
@@ -215,10 +227,21 @@ function disruptionPolicy({ metadata }: PodTemplateSpec, { onDisruption = "End" 
 
 /** The bytes of ephemeral storage that a Pod of a template can have if it unpacks these layers. Undefined: the template has no limit. */
 export function storageLimit(template: PodTemplateSpec, layers: readonly LayerRef[]): number | undefined {
+  return limitOf(template, "ephemeral-storage", layers);
+}
+
+function limitOf(template: PodTemplateSpec, name: string, layers: readonly LayerRef[] = []): number | undefined {
   const { resources } = mainContainer(template);
   const own = resources && hasOverhead(template) ? cellResources(resources, true, sizeOfLayers(layers)) : resources;
-  const limit = own?.limits?.["ephemeral-storage"];
+  const limit = own?.limits?.[name];
   return limit === undefined ? undefined : quantityToBytes(limit);
+}
+
+/** For a capture of all memory that the sandbox can have, or of as much as is restored. 0: nobody knows. */
+function neededGrace(template: PodTemplateSpec, options: CellPodOptions): number {
+  const { storeBytesPerSecond: speed, restoredBytes = 0, longestGraceSeconds: longest = 300 } = options;
+  const bytes = Math.max(restoredBytes, limitOf(template, "memory") ?? 0);
+  return speed === undefined || bytes === 0 ? 0 : Math.min(longest, graceSecondsFor(captureTime(bytes, speed)));
 }
 
 function hasOverhead({ metadata }: PodTemplateSpec): boolean {

@@ -36,9 +36,9 @@ export function disruptionPolicyOf({ metadata }: Pick<Pod, "metadata">): Disrupt
 /** What a capture needs at least, and Kubernetes' default. */
 const leastGraceSeconds = 30;
 
-/** The Pod's grace period, if its end is held for a capture. Undefined: it is the template's. */
-export function heldGraceSeconds(policy: DisruptionPolicy, own: number | undefined): number | undefined {
-  return policy === "End" ? undefined : Math.max(leastGraceSeconds, own ?? 0);
+/** The Pod's grace period, if its end is held for a capture, which needs `needed`. Undefined: it is the template's. */
+export function heldGraceSeconds(policy: DisruptionPolicy, own = 0, needed = 0): number | undefined {
+  return policy === "End" ? undefined : Math.max(leastGraceSeconds, own, needed);
 }
 
 /** Lets the cluster autoscaler end the Pod, unless the template decides. */
@@ -117,6 +117,16 @@ export function checkpointsKept({
   [annotations.checkpointsKept]: kept = "",
 }: Readonly<Record<string, string>>): number {
   return keptOf(kept) ?? keptByDefault;
+}
+
+/** How many seconds a capture takes, with what does not depend on the size. */
+export function captureTime(sizeBytes: number, bytesPerSecond: number): number {
+  return 1 + sizeBytes / bytesPerSecond;
+}
+
+/** The grace period that leaves so long for a capture. */
+export function graceSecondsFor(captureSeconds: number): number {
+  return Math.ceil(captureSeconds) + 11;
 }
 
 /** How long the cell holds its end at least: the rest of the grace period is for the program and for removing the sandbox. */

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { limitedAffinity } from "./node-affinity.ts";
+import { excludedNodes, limitedAffinity } from "./node-affinity.ts";
 
 const field = { key: "metadata.name", operator: "In", values: ["n"] };
 
@@ -50,4 +50,10 @@ it("excludes nodes by name, one a requirement, and instance types, and prefers n
       ],
     },
   });
+});
+
+it("finds the nodes that an affinity excludes by name", () => {
+  const avoided = { names: ["a", "b"], instanceTypes: ["old"] };
+  expect(excludedNodes(limitedAffinity(undefined, { node: "n", avoided }))).toEqual(["a", "b"]);
+  expect([undefined, {}, { nodeAffinity: 1 }].flatMap(excludedNodes)).toEqual([]);
 });

@@ -54,6 +54,20 @@ export function limitedAffinity(affinity: unknown, limits: NodeLimits): unknown 
   };
 }
 
+/** The nodes that an affinity excludes by their names. */
+export function excludedNodes(affinity: unknown): string[] {
+  const required = Affinity.safeParse(affinity ?? {}).data?.nodeAffinity
+    ?.requiredDuringSchedulingIgnoredDuringExecution;
+  const all = required?.nodeSelectorTerms.flatMap(({ matchFields = [] }) => matchFields) ?? [];
+  return all.flatMap((one) => Excluded.safeParse(one).data?.values ?? []);
+}
+
+const Excluded = z.object({
+  key: z.literal("metadata.name"),
+  operator: z.literal("NotIn"),
+  values: z.array(z.string()),
+});
+
 const Term = z.looseObject({
   matchFields: z.array(z.unknown()).optional(),
   matchExpressions: z.array(z.unknown()).optional(),

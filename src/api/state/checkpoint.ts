@@ -51,6 +51,26 @@ export function captureTimes({ status }: Pick<Checkpoint, "status">): string[] {
   ];
 }
 
+/** What a quarter of the latest captures did not reach, in bytes a second. Undefined: none was large enough to tell. */
+export function storeSpeed(checkpoints: readonly Pick<Checkpoint, "status">[]): number | undefined {
+  const speeds = checkpoints
+    .flatMap(({ status }) => {
+      const { cutAt, readyAt, sizeBytes = 0, addedBytes = sizeBytes } = status?.ramet ?? {};
+      const at = Date.parse(cutAt ?? "");
+      const seconds = (Date.parse(readyAt ?? "") - at) / 1000;
+      return addedBytes >= leastBytes && seconds > 0 ? [{ at, speed: addedBytes / seconds }] : [];
+    })
+    .sort((a, b) => b.at - a.at)
+    .slice(0, mostCaptures)
+    .map(({ speed }) => speed)
+    .sort((a, b) => a - b);
+  return speeds[Math.floor(speeds.length / 4)];
+}
+
+/** A smaller capture mostly takes the time that does not depend on the size. */
+const leastBytes = 16 * 1024 ** 2;
+const mostCaptures = 20;
+
 function inWords(milliseconds: number): string {
   return milliseconds < 1_000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1_000).toFixed(1)} s`;
 }

@@ -40,6 +40,14 @@ describe("a node that is leaving", () => {
     expect(leavingNode(node(all, { unschedulable: true }))).toMatchObject({ cause: "NodeReclaimed", urgent: true });
   });
 
+  it("says that it is shutting down, whatever its taints are", () => {
+    const message = "container runtime is down, node is shutting down";
+    const ready = (status: string) => ({ status: { conditions: [{ type: "Ready", status, message }] } });
+    const unready = tainted("node.kubernetes.io/not-ready", "NoExecute");
+    expect(leavingNode({ ...unready, ...ready("False") })).toMatchObject({ cause: "NodeShutdown", urgent: true });
+    expect(leavingNode({ ...unready, ...ready("Unknown") })).toEqual({ leaving: false });
+  });
+
   it("ends Pods that do not tolerate its taint for ever", () => {
     const evicting = tainted("team/maintenance", "NoExecute");
     expect(leavingNode(evicting)).toMatchObject({ leaving: true, cause: "NodeTaint", urgent: true });

@@ -19,6 +19,13 @@ export type Toleration = z.infer<typeof Toleration>;
 export interface MarkedNode {
   metadata: { deletionTimestamp?: string | undefined; annotations?: Record<string, string> | undefined };
   spec: { unschedulable?: boolean | undefined; taints?: readonly Taint[] | undefined };
+  status?: { conditions?: readonly NodeCondition[] | undefined };
+}
+
+interface NodeCondition {
+  type: string;
+  status: string;
+  message?: string | null | undefined;
 }
 
 /** `mark`: for people. `urgent`: seconds count, as for a spot instance. */
@@ -32,7 +39,9 @@ const stays: Leaving = { leaving: false };
  *
  * @param tolerations those of a Pod
  */
-export function leavingNode({ metadata, spec }: MarkedNode, tolerations: readonly Toleration[] = []): Leaving {
+export function leavingNode({ metadata, spec, status }: MarkedNode, tolerations: readonly Toleration[] = []): Leaving {
+  if (isShuttingDown(status))
+    return { leaving: true, cause: "NodeShutdown", mark: "it is shutting down", urgent: true };
   const { taints = [] } = spec;
   if (metadata.annotations?.[annotations.moveSandboxes] === "false") return stays;
   const own = taints.filter((taint) => !isTolerated(taint, tolerations));
@@ -44,6 +53,15 @@ export function leavingNode({ metadata, spec }: MarkedNode, tolerations: readonl
     return { leaving: true, cause: "NodeLeaving", mark: "it is being deleted", urgent: false };
   const isCordoned = spec.unschedulable === true && !isTolerated(cordon, tolerations);
   return isCordoned ? { leaving: true, cause: "NodeCordoned", mark: "it is cordoned", urgent: false } : stays;
+}
+
+/**
+ * Whether the kubelet ends its Pods for a shutdown of the machine, which waits for them. Only the message says so (Kubernetes v1.36,
+ * pkg/kubelet/nodeshutdown).
+ */
+function isShuttingDown({ conditions = [] }: MarkedNode["status"] = {}): boolean {
+  const ready = conditions.find(({ type }) => type === "Ready");
+  return ready?.status === "False" && (ready.message ?? "").includes("node is shutting down");
 }
 
 type Mark = Omit<Extract<Leaving, { leaving: true }>, "leaving">;
@@ -89,11 +107,7 @@ const lost: ReadonlySet<string> = new Set([
 const cordon: Taint = { key: "node.kubernetes.io/unschedulable", value: "", effect: "NoSchedule" };
 
 /** Whether the node's Ready condition is True. */
-export function isNodeReady({
-  status,
-}: {
-  status: { conditions?: { type: string; status: string }[] | undefined };
-}): boolean {
+export function isNodeReady({ status }: { status: Pick<NonNullable<MarkedNode["status"]>, "conditions"> }): boolean {
   return status.conditions?.some((one) => one.type === "Ready" && one.status === "True") ?? false;
 }
 

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { instanceTypeLabel } from "../pod/node-affinity.ts";
 import { Pod } from "../schema/pod.ts";
-import { amountsOf, misfit, placementOf, requestsOf, type TargetNode, without } from "./target.ts";
+import { amountsOf, misfit, placementOf, requestsOf, Selector, selects, type TargetNode, without } from "./target.ts";
 
 const pod = (spec: object = {}, requests: object = { cpu: "500m", memory: "1Gi" }): Pod =>
   Pod.parse({
@@ -80,4 +80,14 @@ it("adds what all containers of a Pod request", () => {
   const requests = requestsOf(pod({ initContainers }));
   expect(requests).toEqual({ pods: 1, cpu: 750, memory: 1280 * 2 ** 20 });
   expect(without(amountsOf({ cpu: "1", pods: "10" }), requests)).toEqual({ cpu: 250, pods: 9 });
+});
+
+it.each([
+  [{}, true],
+  [{ matchLabels: { app: "a" } }, true],
+  [{ matchLabels: { app: "b" } }, false],
+  [{ matchLabels: { app: "a" }, ...term("tier", "DoesNotExist") }, true],
+  [term("app", "NotIn", "a"), false],
+])("selects labels by %j: %s", (selector, expected) => {
+  expect(selects(Selector.parse(selector), { app: "a" })).toBe(expected);
 });

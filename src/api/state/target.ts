@@ -97,6 +97,18 @@ function isSelected(
   );
 }
 
+/** A label selector (Kubernetes API v1.36): without requirements, it selects everything. */
+export const Selector = z.object({
+  matchLabels: z.record(z.string(), z.string()).default({}),
+  matchExpressions: z.array(Requirement).default([]),
+});
+
+export function selects(selector: z.infer<typeof Selector>, labels: Readonly<Record<string, string>>): boolean {
+  const { matchLabels, matchExpressions } = selector;
+  const hasLabels = Object.entries(matchLabels).every(([key, value]) => labels[key] === value);
+  return hasLabels && matchExpressions.every((one) => isMet(one, labels[one.key]));
+}
+
 function isMet({ operator, values }: Requirement, actual: string | undefined): boolean {
   switch (operator) {
     case "In":

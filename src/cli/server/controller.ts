@@ -88,6 +88,7 @@ function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells
     concurrentMoves,
     checkpointEvery,
   } = cells;
+  const longest = duration(cells.longestGracePeriod, "cells.longestGracePeriod");
   const { engine, earlierImages = [], concurrentUpgrades, seccompProfile, userNamespaces = "auto" } = cells;
   const byEngine = earlierImages.map((text): [string, string] => {
     const at = text.indexOf("=");
@@ -104,6 +105,7 @@ function cellsOf({ cellImage = "", cells }: Flags): RunControllersOptions["cells
       size === undefined ? undefined : parseLayerSize(size, flagName("cells.writableLayerSize", "controller")),
     nodeCache: path === undefined ? undefined : { path, sizeBytes: sizeOfNodeCache(nodeCacheSize) },
     concurrentMoves,
+    longestGraceSeconds: longest === undefined ? undefined : longest / 1000,
     onDisruption:
       onDisruption === undefined
         ? undefined

@@ -68,7 +68,7 @@ export interface CellParts {
   /** The cell images, by the engine that they have. */
   engines: Engines;
   nodeCpus: NodeCpus;
-  departures: Pick<Departures, "of" | "leaves" | "avoided" | "onChange" | "onNode">;
+  departures: Pick<Departures, "of" | "leaves" | "avoided" | "avoidsInVain" | "onChange" | "onNode">;
   /** The keys of every Pod that is created now. A rotation changes them. */
   podKeys: () => Pick<CellPodOptions, PodKey>;
 }

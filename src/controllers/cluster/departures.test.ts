@@ -65,13 +65,13 @@ function world(atOnce?: number) {
       throw error;
     });
   const [nodes, pods, sandboxes] = [store<Node>(), store<Pod>(), store<Sandbox>()];
-  let [compared, reads] = [0, 0];
+  let [compared, reads, isRefused] = [0, 0, false];
   const others = new Map<string, Amounts>();
   const departures = new Departures({
     termsOfVolumes: () => Promise.resolve([[NodeTerm.parse({ matchExpressions: [zone] })]]),
     requestsOfOthers: () => {
       reads += 1;
-      return Promise.resolve(new Map(others));
+      return Promise.resolve(isRefused ? undefined : new Map(others));
     },
     nodes: { store: nodes },
     informers: { pods: { store: pods }, sandboxes: { store: sandboxes } } as unknown as Informers,
@@ -110,6 +110,7 @@ function world(atOnce?: number) {
     of,
     read,
     others,
+    refuse: (refused: boolean) => (isRefused = refused),
     reads: () => reads,
     compared: () => compared,
   };
@@ -182,6 +183,19 @@ it("waits a minute after a capture that has failed", async () => {
   expect(await of("a")).toMatchObject({ turn: "now" });
 });
 
+it("gives the turn of a sandbox whose capture is repeated later to the next one", async () => {
+  const { clock, nodes, run, of } = world(1);
+  const problem = { code: "Unavailable", cause: "the store is full", retryAt: "2030-01-01T00:04:00Z" };
+  const disruption = { ...underWay, outcome: "Withdrawn", podUID: "pod-a", endedAt: start.toISOString(), problem };
+  run("a", { disruption });
+  run("b");
+  nodes.put(node("old", { unschedulable: true }));
+  clock.advance(61_000);
+  expect((await Promise.all(["a", "b"].map(of))).map((one) => one?.turn)).toEqual(["later", "now"]);
+  clock.advance(180_000);
+  expect(await of("a")).toMatchObject({ turn: "now" });
+});
+
 it("counts what other sandboxes request on a target, and names what is missing", async () => {
   const { nodes, pods, run, of } = world();
   run("a", {}, { memory: "3Gi" });
@@ -213,6 +227,21 @@ it("counts what Pods of others request on a target, and reads that at most twice
   clock.advance(30_000);
   expect(await of("a")).toMatchObject({ turn: "now" });
   expect(reads()).toBe(2);
+});
+
+it("moves nothing before it is known what Pods of others request, and then keeps what is known", async () => {
+  const { clock, nodes, others, refuse, run, of } = world();
+  run("a", {}, { memory: "3Gi" });
+  nodes.put(node("old", { unschedulable: true }));
+  refuse(true);
+  expect(await of("a")).toMatchObject({ turn: "later" });
+  refuse(false);
+  others.set("new", { memory: 6 * 2 ** 30 });
+  clock.advance(30_000);
+  expect(await of("a")).toMatchObject({ turn: "noTarget" });
+  refuse(true);
+  clock.advance(30_000);
+  expect(await of("a")).toMatchObject({ turn: "noTarget" });
 });
 
 it("lets captured sandboxes resume in turn, and does not count one that no node takes", async () => {
@@ -320,6 +349,16 @@ describe("a node that the scheduler may choose again", () => {
     nodes.put(node("old", spec));
     expect(departures.avoided(moving, tolerations)).toEqual(expected);
     expect(departures.avoided(sandbox("b"), tolerations)).toEqual([]);
+  });
+
+  it("is avoided in vain when it stays after all, and not when it is gone", () => {
+    const { nodes, pods, departures, run } = world();
+    run("a");
+    const avoids = (name: string) => departures.avoidsInVain(pods.get("t/a")!, [name]);
+    nodes.put(node("old", { taints: [{ key: "karpenter.sh/disrupted", effect: "PreferNoSchedule" }] }));
+    expect(avoids("old")).toBe(false);
+    nodes.put(node("old"));
+    expect([avoids("old"), avoids("gone")]).toEqual([true, false]);
   });
 
   it("is left once: a sandbox whose next Pod is there stays, until another mark or another Pod", async () => {

@@ -14,6 +14,7 @@ import {
   without,
 } from "../../api/state/target.ts";
 import type { Clock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import type { Informer } from "../../kube/informer.ts";
 import { keyOf, type KubeObject } from "../../kube/object.ts";
 import type { NodeCpus } from "../nodes/node-cpus.ts";
@@ -26,8 +27,8 @@ import type { Informers } from "./resources.ts";
 
 interface DeparturesOptions {
   termsOfVolumes: (pod: Pod) => Promise<Placement["terms"]>;
-  /** What the Pods of others request, by node. */
-  requestsOfOthers: () => Promise<ReadonlyMap<string, Amounts>>;
+  /** What the Pods of others request, by node. Undefined: what is known of them still counts. */
+  requestsOfOthers: () => Promise<ReadonlyMap<string, Amounts> | undefined>;
   nodes: Pick<Informer<Node>, "store">;
   informers: Pick<Informers, "pods" | "sandboxes">;
   nodeCpus: Pick<NodeCpus, "covers">;
@@ -130,6 +131,15 @@ export class Departures {
       .slice(0, mostAvoided);
   }
 
+  /** Whether the Pod, which no node takes, keeps away from a node that it needs not avoid any more. */
+  avoidsInVain({ spec }: Pod, names: readonly string[]): boolean {
+    const isBack = (name: string): boolean => {
+      const node = this.#options.nodes.store.get(name);
+      return node !== undefined && !leavingNode(node, tolerationsOf({ spec })).leaving;
+    };
+    return names.some(isBack);
+  }
+
   /**
    * A plan may be a second old, so what it says of a sandbox counts only as far as that is still so.
    * @returns undefined: it does not leave its node, and does not resume after that
@@ -154,8 +164,8 @@ export class Departures {
   async #countOthers(): Promise<void> {
     const known = this.#others;
     if (known !== undefined && this.#now() < known.at + othersMilliseconds) return known.read;
-    const read = this.#options.requestsOfOthers().then((requests) => {
-      this.#others = { requests, read, at: this.#now() };
+    const read = this.#options.requestsOfOthers().then((requests = known?.requests) => {
+      this.#others = { ...defined({ requests }), read, at: this.#now() };
       this.#movesAt = -Infinity;
       this.#changed();
     });
@@ -247,7 +257,8 @@ export class Departures {
       if (!isKnown || this.#isRecent(sandbox)) return [why];
       const isLate = this.#now() - (this.#since.get(uid) ?? Infinity) > beginMilliseconds;
       const place = placementOf(pod, node.metadata.labels ?? {}, terms);
-      const needsTarget = disruptionPolicyOf(pod) === "Migrate";
+      // A kubelet that shuts down ends the Pod without a deletion that would say so.
+      const needsTarget = disruptionPolicyOf(pod) === "Migrate" && cause !== "NodeShutdown";
       const candidate: Candidate = { ...orderOf(sandbox, pod), urgent, place, needsTarget, isLate };
       return [{ ...why, candidate }];
     });
@@ -260,8 +271,11 @@ export class Departures {
     );
   }
 
+  /** Also one whose capture has failed and is repeated later. */
   #isRecent({ status }: Sandbox): boolean {
-    return this.#isSince(status?.ramet?.disruption?.endedAt, againMilliseconds);
+    const { endedAt, podUID, problem } = status?.ramet?.disruption ?? {};
+    const isDelayed = podUID === status?.podInfo?.podUID && this.#isSince(problem?.retryAt, 0);
+    return isDelayed || this.#isSince(endedAt, againMilliseconds);
   }
 
   /** Whether less time has passed. */

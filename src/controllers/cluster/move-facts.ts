@@ -2,8 +2,10 @@ import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { Pod } from "../../api/schema/pod.ts";
-import { isNodeReady } from "../../api/state/node.ts";
+import { isNodeReady, leavingNode } from "../../api/state/node.ts";
 import { added, type Amounts, requestsOf } from "../../api/state/target.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { keyOf } from "../../kube/object.ts";
@@ -44,7 +46,16 @@ export function isCaptured({ spec, status }: Sandbox): boolean {
 export function factsOfNode(node: Node): unknown[] {
   const { deletionTimestamp, labels, annotations: own } = node.metadata;
   const { spec, status } = node;
-  return [spec, deletionTimestamp, labels, own?.[annotations.moveSandboxes], status.allocatable, isNodeReady(node)];
+  const isLeaving = leavingNode(node).leaving;
+  return [
+    spec,
+    deletionTimestamp,
+    labels,
+    own?.[annotations.moveSandboxes],
+    status.allocatable,
+    isNodeReady(node),
+    isLeaving,
+  ];
 }
 
 export function factsOfPod(pod: Pod): unknown[] {
@@ -76,14 +87,28 @@ const RequestingPod = Pod.pick({ metadata: true, spec: true });
 
 /**
  * What the Pods of others request, by node. The controllers follow sandboxes only, so this is read when one is to move.
- * What cannot be read does not count.
+ * @param served the namespaces whose Pods they can list. @default all
+ * @returns undefined: it cannot be read now
  */
-export async function requestsOfOthers(client: KubeClient): Promise<ReadonlyMap<string, Amounts>> {
+export async function requestsOfOthers(
+  client: KubeClient,
+  served: readonly string[] | undefined,
+  log: Log,
+): Promise<ReadonlyMap<string, Amounts> | undefined> {
   const pods = client.resource(coreResources.pods, (value) => RequestingPod.parse(value));
   const selected = { labelSelector: `${labels.cell}!=true`, fieldSelector: running };
-  const { items } = await pods.list(selected).catch(() => ({ items: [] }));
-  const byNode = Map.groupBy(items, ({ spec }) => spec.nodeName ?? "");
-  return new Map([...byNode].map(([node, all]) => [node, added(all.map(requestsOf))]));
+  const of = served?.map((namespace) => ({ ...selected, namespace })) ?? [selected];
+  try {
+    const items = (await Promise.all(of.map((one) => pods.list(one)))).flatMap((list) => list.items);
+    const byNode = Map.groupBy(items, ({ spec }) => spec.nodeName ?? "");
+    return new Map([...byNode].map(([node, all]) => [node, added(all.map(requestsOf))]));
+  } catch (error) {
+    log.warn(
+      { error: RametError.from(error).message },
+      "cannot read what other Pods request: moves to other nodes wait",
+    );
+    return undefined;
+  }
 }
 
 const running = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";

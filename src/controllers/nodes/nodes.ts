@@ -25,7 +25,7 @@ export const Node = z.object({
       nodeInfo: z.object({ bootID: z.string().default("") }).default({ bootID: "" }),
       /** A kubelet reports how much ephemeral storage Pods can have, and evicts those that exceed their limit. */
       allocatable: z.record(z.string(), z.union([z.string(), z.number()])).optional(),
-      conditions: z.array(z.object({ type: z.string(), status: z.string() })).optional(),
+      conditions: z.array(z.object({ type: z.string(), status: z.string(), message: z.string().nullish() })).optional(),
     })
     .default({ runtimeHandlers: [], nodeInfo: { bootID: "" } }),
 });

@@ -14,6 +14,7 @@ import { StatusWriter } from "../../kube/status-writer.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import type { SetDependencies } from "./dependencies.ts";
+import { Budgets } from "./budgets.ts";
 import { gather } from "./gather.ts";
 import { setMetrics } from "./metrics.ts";
 import { NewSandboxes, overdueMilliseconds } from "./new-sandboxes.ts";
@@ -48,6 +49,8 @@ export async function reconcileSet(
   const set = dependencies.cache.set(key);
   if (set === undefined || set.metadata.deletionTimestamp !== undefined) return;
   const state = await gather(set, dependencies);
+  // Begins first: a drain may follow the mark of a node immediately.
+  const budget = dependencies.budgets.keep(set, state.departing);
   const plan = planSet(state);
   // The status reports the observed state, so it does not wait for the actions.
   const [written, ...outcomes] = await Promise.allSettled([
@@ -56,7 +59,7 @@ export async function reconcileSet(
   ]);
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
   if (written.status === "rejected") throw written.reason;
-  return requeue(state, plan, written.value);
+  return soonest(requeue(state, plan, written.value)?.requeueAfterMilliseconds, await budget);
 }
 
 /** Writes the status, or returns the milliseconds until it may be written. */
@@ -124,6 +127,7 @@ export function sandboxSetController(parts: ControllerParts): Controller {
     ...parts,
     statuses: new StatusWriter<SandboxSet>(informers.sets.resource),
     statusPace: new StatusPace(clock),
+    budgets: new Budgets(parts),
     newSandboxes: new NewSandboxes(informers.sandboxes, clock),
     failures: new Map(),
     newTemplates: new Set(),
@@ -151,9 +155,17 @@ export function sandboxSetController(parts: ControllerParts): Controller {
   };
 }
 
-function forgetDeleted({ informers, newSandboxes, failures, statusPace, newTemplates }: SetDependencies): void {
+function forgetDeleted({
+  informers,
+  budgets,
+  newSandboxes,
+  failures,
+  statusPace,
+  newTemplates,
+}: SetDependencies): void {
   informers.sets.store.subscribe(({ type, object: { metadata } }) => {
     if (type !== "deleted") return;
+    budgets.forget(metadata.uid);
     newSandboxes.forget(metadata.uid);
     failures.delete(metadata.uid);
     statusPace.forget(metadata.uid);

@@ -22,16 +22,16 @@ export async function gather(set: SandboxSet, dependencies: SetDependencies): Pr
   await findOverdue(set, dependencies);
   const now = clock.now();
   const { revision, sameContent } = revisionOf(set, dependencies);
-  const { members, deletionsUnseen } = membersOf(set, revision, dependencies);
+  const found = membersOf(set, revision, dependencies);
+  const { members } = found;
   const hash = "problem" in revision ? undefined : revision.hash;
   return {
     set,
     revision,
     sameContent,
     bounds: resultOrProblem(() => boundsOf(set.spec)),
-    members,
+    ...found,
     unseen: newSandboxes.of(uid),
-    deletionsUnseen,
     templates: cache.templatesOfSet(keyOf(set.metadata)).filter((template) => controllerOf(template)?.uid === uid),
     backoff: updateFailures(uid, hash, members, dependencies),
     ignored: ignoredFieldsOf(set, dependencies),
@@ -71,20 +71,22 @@ function membersOf(
   set: SandboxSet,
   revision: SetState["revision"],
   { cache, sandboxWrites, newSandboxes, engines, departures }: SetDependencies,
-): Pick<SetState, "members" | "deletionsUnseen"> {
+): Pick<SetState, "members" | "departing" | "deletionsUnseen"> {
   const isBound = isBoundToEngine(set, revision, cache);
   const hasOldEngine = ({ status }: Sandbox): boolean =>
     !isBound && engines.stateOf({ engineId: status?.ramet?.engine }) === "earlier";
-  const needsReplacement = (sandbox: Sandbox): boolean =>
-    hasOldEngine(sandbox) || departures.leaves(cache.pod(keyOf(sandbox.metadata))).leaving;
+  const leaves = ({ metadata }: Sandbox): boolean => departures.leaves(cache.pod(keyOf(metadata))).leaving;
+  const needsReplacement = (sandbox: Sandbox): boolean => hasOldEngine(sandbox) || leaves(sandbox);
   const owned = cache
     .sandboxesOfSet(keyOf(set.metadata))
     .map((sandbox) => sandboxWrites.latest(sandbox))
     // A claim removes the owner reference, and the cache may not show a claim of this process yet.
     .filter((sandbox) => controllerOf(sandbox)?.uid === set.metadata.uid);
   const isUnseen = ({ metadata }: Sandbox): boolean => newSandboxes.isLeaving(metadata.uid);
+  const members = owned.map((sandbox) => memberOf(sandbox, isUnseen(sandbox), needsReplacement(sandbox)));
   return {
-    members: owned.map((sandbox) => memberOf(sandbox, isUnseen(sandbox), needsReplacement(sandbox))),
+    members,
+    departing: members.flatMap(({ state, sandbox }) => (state === "available" && leaves(sandbox) ? [sandbox] : [])),
     deletionsUnseen: owned.some(isUnseen),
   };
 }

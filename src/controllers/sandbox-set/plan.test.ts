@@ -40,6 +40,7 @@ function stateOf(spec: Partial<SandboxSetSpec>, members: Member[], more: Partial
     sameContent: new Set(),
     bounds: boundsOf(set.spec),
     members,
+    departing: [],
     unseen: [],
     deletionsUnseen: false,
     ignored: [],

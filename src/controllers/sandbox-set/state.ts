@@ -16,6 +16,8 @@ export interface SetState {
   bounds: Bounds | { problem: RametError };
   /** The sandboxes that the set owns. Claimed ones have another owner. */
   members: Member[];
+  /** The available ones whose nodes are about to end them. */
+  departing: Sandbox[];
   /** Sandboxes that this process created and its cache does not show yet. */
   unseen: Unseen[];
   /** Whether the cache does not show a deletion by this process yet. */

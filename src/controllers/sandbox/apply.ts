@@ -196,6 +196,7 @@ async function createPod(
     }),
     ...podKeys(),
     ...restoredBy(source, dependencies),
+    storeBytesPerSecond: dependencies.storeSpeed(),
     userNamespace: podOptions.userNamespaceFor?.(template) === true,
     start,
     keepsWaiting,
@@ -225,6 +226,9 @@ function restoredBy(source: RestoreSource | undefined, { engines }: SandboxDepen
     architecture: needing?.needs?.architecture,
     restoresMemory: parts.some(({ contents }) => contents.includes("memory")),
     layers: parts.flatMap(({ layers = [] }) => layers),
+    restoredBytes: parts
+      .filter(({ contents }) => !contents.includes("volumes"))
+      .reduce((sum, one) => sum + one.sizeBytes, 0),
   };
 }
 

@@ -1,12 +1,12 @@
-import type { Registry } from "prom-client";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { sealedAnnotations } from "../../api/names/init-request.ts";
 import { group } from "../../api/schema/kind.ts";
+import { storeSpeed } from "../../api/state/checkpoint.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
+import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerKeys, type ControllerWatch, ownKey, type ReconcileResult, watching } from "../../kube/controller.ts";
-import { MetricGroup } from "../../kube/metrics.ts";
 import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
@@ -20,6 +20,7 @@ import { isCellAction } from "./cell-actions.ts";
 import { CellCalls } from "./cell-calls.ts";
 import { CredentialValues } from "./credential-values.ts";
 import { gather } from "./gather.ts";
+import { disruptionMetrics } from "./metrics.ts";
 import { Namespaces } from "./namespaces.ts";
 import { NodeTurns } from "./node-turns.ts";
 import { NewPods } from "./new-pods.ts";
@@ -123,8 +124,7 @@ async function reportPlan(state: SandboxState, plan: SandboxPlan, dependencies: 
   if (plan.status === undefined) return;
   await writeStatus(state.sandbox, plan.status, dependencies);
   const disruption = plan.status.ramet?.disruption;
-  if (disruption !== undefined && hasNewOutcome(state.sandbox, disruption))
-    dependencies.disrupted(disruption.cause, disruption.outcome);
+  if (disruption !== undefined && hasNewOutcome(state.sandbox, disruption)) dependencies.disrupted(disruption);
   for (const transition of plan.transitions ?? []) dependencies.events.record(state.sandbox, transition);
 }
 
@@ -193,20 +193,13 @@ async function deleteOrphan(
   await informers.pods.resource.delete(pod.metadata, { uid: pod.metadata.uid });
 }
 
-function disruptionMetrics(registry: Registry) {
-  const group = new MetricGroup(registry);
-  const ended = group.counter({
-    name: "ramet_sandbox_disruptions_total",
-    help: "Sandboxes whose Pods others ended, by cause and by outcome: Migrated, Restored, Paused, Failed or Lost.",
-    labelNames: ["cause", "outcome"],
-  });
-  return {
-    ended: (cause: string, outcome: string) => {
-      ended.inc({ cause, outcome });
-    },
-    close: () => {
-      group.close();
-    },
+/** The last value for a minute, because it depends on all checkpoints. */
+function forAMinute<T>(clock: Clock, compute: () => T): () => T {
+  let last: { value: T; at: number } | undefined;
+  return () => {
+    const now = clock.monotonicMilliseconds();
+    if (last === undefined || now >= last.at + 60_000) last = { value: compute(), at: now };
+    return last.value;
   };
 }
 
@@ -225,6 +218,7 @@ export function sandboxController(parts: ControllerParts): Controller {
     // Also for a sandbox that is deleted meanwhile, with its status.
     unseen: new Attempts({ clock, random, giveUpAfterMilliseconds: removedMilliseconds }),
     turns: new NodeTurns(),
+    storeSpeed: forAMinute(clock, () => storeSpeed(informers.checkpoints.store.list())),
     disrupted: metrics?.ended ?? (() => undefined),
     namespaces: new Namespaces(parts.client.resource(coreResources.namespaces), parts.podOptions.nodeCache),
     newPods: new NewPods({ pods: informers.pods, clock, onLost: requeues.enqueue }),

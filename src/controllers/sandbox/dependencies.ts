@@ -5,6 +5,7 @@ import type { ImageLookups } from "../images/image-lookups.ts";
 import type { CellCalls } from "./cell-calls.ts";
 import type { CredentialValues } from "./credential-values.ts";
 import type { Attempts } from "../cluster/attempts.ts";
+import type { Disruption } from "./metrics.ts";
 import type { NodeTurns } from "./node-turns.ts";
 import type { Namespaces } from "./namespaces.ts";
 import type { NewPods } from "./new-pods.ts";
@@ -17,8 +18,10 @@ interface SandboxRecords {
   /** Absent: the node has the images. */
   imageLookups: ImageLookups | undefined;
   namespaces: Namespaces;
+  /** Of the latest captures, in bytes a second. */
+  storeSpeed: () => number | undefined;
   /** Counts a disruption that has ended. */
-  disrupted: (cause: string, outcome: string) => void;
+  disrupted: (disruption: Disruption) => void;
   /** The calls to cells that may still run without a Pod, by the UIDs of the Pods. */
   unseen: Attempts<undefined>;
   turns: NodeTurns;

@@ -3,6 +3,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom } from "../../api/names/labels.ts";
 import { pendingRollback } from "../../api/names/rollback-request.ts";
+import { excludedNodes } from "../../api/pod/node-affinity.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -13,9 +14,9 @@ import { type FoundOrigin, type Origin, originFrom, originOfText } from "../orig
 import { isStarting } from "../../api/state/sandbox.ts";
 import { tolerationsOf } from "../../api/state/target.ts";
 import { delaysPause, isAutomatic, isOrWillBeCaptured, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
-import { capturedPodUid, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
+import { capturedPodUid, isUnderWay, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
 import type { Departure } from "../cluster/departures.ts";
-import { isDisrupted, pullProblem } from "../cluster/pod-facts.ts";
+import { isDisrupted, pullProblem, unscheduledWords } from "../cluster/pod-facts.ts";
 import { anyNode } from "../nodes/plan-cpus.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { noRestoredVolumes } from "../volumes/restored-volumes.ts";
@@ -45,6 +46,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
   const pauseCheckpoint = pauseCheckpointOf(sandbox, all, pending);
   const isOfRollback = ({ metadata }: Checkpoint) =>
     pending !== undefined && metadata.annotations?.[annotations.rollbackDigest] === pending;
+  const cpus = cpusFor(sandbox, origin, dependencies);
   const egress = await gatherEgress(sandbox, egressTemplate(template, pod), dependencies);
   return {
     ...calls.of(sandbox, pod),
@@ -61,7 +63,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
         )),
     lostClaims: pod === undefined ? await lostClaims(sandbox, dependencies) : [],
     image,
-    cpus: cpusFor(sandbox, origin, dependencies),
+    cpus,
     rollback: await rollbackOf(pod, gatherRollback(sandbox, { template, pod }, dependencies), clock),
     egress,
     credentials: wantedCredentials(sandbox, resolved, dependencies),
@@ -76,6 +78,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
         .map(({ podUID }) => podUID)
         .filter((uid) => unseen.get(uid)?.state === "done"),
     ),
+    avoidsInVain: avoidsInVain(sandbox, { pod, template: resolved, cpus }, dependencies),
     leavingNodes:
       resolved === undefined || pod !== undefined
         ? []
@@ -155,6 +158,18 @@ function stoppedBy(pod: Pod | undefined, checkpoints: readonly Checkpoint[]): st
 
 function cpusFor({ status }: Sandbox, origin: Origin, { nodeCpus }: SandboxDependencies): SandboxState["cpus"] {
   return origin.kind === "checkpoint" ? nodeCpus.plan(origin.source.parts, status?.ramet?.unsuitedNodes) : anyNode;
+}
+
+/** Whether its Pod was to avoid a node that leaves, fits nowhere else, and the node stays after all. */
+function avoidsInVain(
+  { status }: Sandbox,
+  { pod, template, cpus }: Pick<SandboxState, "pod" | "cpus"> & { template: PodTemplateSpec | undefined },
+  { departures }: SandboxDependencies,
+): boolean {
+  if (pod === undefined || !isUnderWay(status?.ramet?.disruption) || unscheduledWords(pod) === undefined) return false;
+  const needed = new Set([...excludedNodes(template?.spec["affinity"]), ...(cpus.avoided?.names ?? [])]);
+  const avoided = excludedNodes(pod.spec["affinity"]).filter((name) => !needed.has(name));
+  return departures.avoidsInVain(pod, avoided);
 }
 
 /** Only for a sandbox that is about to get a Pod: nothing else asks a registry. */

@@ -115,6 +115,7 @@ const aheadCauses: ReadonlySet<string> = new Set<DisruptionCause>([
   "NodeCordoned",
   "NodeLeaving",
   "NodeReclaimed",
+  "NodeShutdown",
   "NodeTaint",
 ]);
 

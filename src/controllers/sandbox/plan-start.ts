@@ -9,6 +9,7 @@ import { startsSandbox } from "../../backends/checkpoint-parts.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { hasSystemCode, RametError, resultOrError } from "../../base/errors.ts";
+import { isUnderWay } from "../cluster/pause-checkpoint.ts";
 import { cellRuns, isEnded, pullProblem, startProblem } from "../cluster/pod-facts.ts";
 import type { Origin } from "../origin/origin.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
@@ -198,13 +199,21 @@ function planContents(state: SandboxState, template: PodTemplateSpec, pod: Pod):
 function planWaiting(state: SandboxState, pod: Pod): SandboxPlan {
   const pull = pullProblem(pod);
   if (pull !== undefined) return planUnpulled(state, pod, pull);
+  if (state.avoidsInVain === true) return { actions: [{ do: "deletePod", pod }] };
   const unfit = lacksFeatures(state, pod);
   if (unfit !== undefined)
     return { actions: [], status: notReady(state, unfit.code, unfit.describe(), problemOf(unfit)) };
   const problem = startProblem(pod);
-  if (problem !== undefined) return { actions: [], status: notReady(state, "StartContainerFailed", problem) };
+  if (problem !== undefined) {
+    const status = notReady(state, "StartContainerFailed", problem);
+    const isMoved = isUnderWay(state.sandbox.status?.ramet?.disruption);
+    return { actions: [], status, ...(isMoved && { requeueAfterMilliseconds: unscheduledMilliseconds }) };
+  }
   return slowly(state, `Waiting for the Pod ${pod.metadata.name} to start`);
 }
+
+/** A node that its Pod avoids may stay after all. */
+const unscheduledMilliseconds = 15_000;
 
 /** Fails a sandbox of a set or a build after the pull timeout, with the words of the node or the registry. */
 function planUnpulled(state: SandboxState, pod: Pod, words: string): SandboxPlan {

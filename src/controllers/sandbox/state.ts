@@ -48,6 +48,8 @@ export interface SandboxState extends CellCallStates {
   stoppedBy: string | undefined;
   /** Why and when the sandbox leaves its node, or resumes after that. Absent: neither. */
   departure?: Departure | undefined;
+  /** Whether its Pod waits for a node because it avoids one that stays after all. @default no */
+  avoidsInVain?: boolean;
   /** The leaving nodes that its next Pod avoids. @default none */
   leavingNodes?: readonly string[];
   pauseCheckpoint: Checkpoint | undefined;
