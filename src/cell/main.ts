@@ -1,21 +1,21 @@
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { renameSync, writeFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import * as z from "zod";
-import { type CellConfig, type CellState, cellPort, printFailedCell } from "../api/wire/cell-api.ts";
-import { type Clock, delay, systemClock } from "../base/clock.ts";
+import { type CellConfig, cellPort, type CellState, printFailedCell } from "../api/wire/cell-api.ts";
+import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
-import { Activity } from "./checkpoint/activity.ts";
 import { cellProver } from "./client/cell-proof.ts";
-import { nodeCacheOf } from "./layers/node-cache.ts";
+import { Activity } from "./checkpoint/activity.ts";
 import { Cell } from "./lifecycle/cell.ts";
+import { nodeCacheOf } from "./layers/node-cache.ts";
 import { spawnLink } from "./network/link.ts";
 import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
 import { serveAccess } from "./server/container-access.ts";
 import { OpenResponses, cellServer } from "./server/server.ts";
+import { keepStateFile, writeState } from "./server/state-file.ts";
 import { TcpProbes } from "./server/tcp-probes.ts";
 import { tokenVerifier } from "./server/token-verifier.ts";
 import { cellPaths, cellSetting } from "./setting/cell-setting.ts";
@@ -146,32 +146,3 @@ main().then(
     process.exit(70);
   },
 );
-
-/** The steps of a start or a restore in place follow each other faster than this. Writing each step would waste CPU. */
-const stepMilliseconds = 300;
-const startPhases: ReadonlySet<string> = new Set(["preparing", "waiting", "booting", "restoring"]);
-
-/**
- * Keeps the cell's state in a file for the node that runs it. Steps of a start are written after a delay, everything else
- * immediately. Writes are synchronous, so that the last state is in the file when the process exits.
- */
-export function keepStateFile(cell: Pick<Cell, "state" | "onChange">, path: string, clock: Clock): void {
-  let cancelWrite: (() => void) | undefined;
-  const write = (): void => {
-    cancelWrite?.();
-    cancelWrite = undefined;
-    writeState(path, cell.state);
-  };
-  write();
-  cell.onChange(({ phase, swapping }) => {
-    const isStep = startPhases.has(phase) || (swapping !== undefined && phase !== "failed");
-    if (isStep) cancelWrite ??= clock.schedule(stepMilliseconds, write);
-    else write();
-  });
-}
-
-/** Replaces the file atomically: a reader finds either the old state or this one. */
-function writeState(path: string, state: CellState): void {
-  writeFileSync(`${path}.new`, `${JSON.stringify(state)}\n`);
-  renameSync(`${path}.new`, path);
-}

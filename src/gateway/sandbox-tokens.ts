@@ -1,13 +1,13 @@
 import {
-  clientAccessToken,
   type ClientTokenUse,
+  clientAccessToken,
   guestAccessToken,
   serverAccessToken,
   trafficAccessToken,
 } from "../cell/client/cell-token.ts";
 import { resumeProof } from "../cell/client/resume-proof.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { guestSecretReader } from "../kube/connection.ts";
+import { guestSecretReader } from "../kube/system-reader.ts";
 import type { ClientKeys } from "./client-keys.ts";
 
 /** The access tokens of sandboxes. All methods throw RametError `Unavailable` if the gateway cannot read the guests' secret. */

@@ -1,9 +1,9 @@
-import type { KubeObject } from "../../src/kube/object.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { volumeKinds } from "../../src/cli/explain/volume-resources.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
 import { snapshotResources } from "../../src/kube/volumes/snapshots.ts";
 import { volumeResources } from "../../src/kube/volumes/volumes.ts";
-import { volumeKinds } from "../../src/cli/explain/volume-kinds.ts";
 import type { VolumeWorld } from "./volume-world.ts";
 
 export const driver = "ebs.csi.aws.com";

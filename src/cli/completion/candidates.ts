@@ -5,7 +5,8 @@ import { type ResourceRef, coreResources, refOf } from "../../kube/resource-ref.
 import { localClusters } from "../../local/cluster-status.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { kubeconfigSource } from "../cluster/kubeconfig-source.ts";
-import { type VolumeKindName, isVolumeKind, volumeKindNames, volumeKinds } from "../explain/volume-kinds.ts";
+import { type VolumeKindName, isVolumeKind, volumeKindNames } from "../explain/volume-kinds.ts";
+import { volumeKinds } from "../explain/volume-resources.ts";
 import { type Io, writeAll } from "../io.ts";
 import { kindSpelled } from "../object/commands.ts";
 import { type UserKindName, userKindNames, userKinds } from "../object/user-kind.ts";

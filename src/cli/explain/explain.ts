@@ -9,8 +9,9 @@ import { age, size } from "../output/render.ts";
 import type { Explanation, HeldStorage } from "./explanation.ts";
 import { Explainer } from "./gather.ts";
 import { FactReader } from "./read.ts";
-import { type VolumeKindName, isVolumeKind, volumeKinds } from "./volume-kinds.ts";
+import { type VolumeKindName, isVolumeKind } from "./volume-kinds.ts";
 import { explainVolume } from "./volume-read.ts";
+import { volumeKinds } from "./volume-resources.ts";
 
 export interface ExplainOptions extends ClusterOptions {
   objects: readonly { kind: UserKindName | VolumeKindName; name: string }[];

@@ -3,22 +3,22 @@ import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js"
 import { pino } from "pino";
 import { limitsOfKey } from "../../api/keys/api-key-rules.ts";
 import { untilAborted } from "../../base/clock.ts";
+import { gatewayGuest } from "../../cell/client/gateway-guest.ts";
 import { mcpHttpDialect } from "../../client-api/dialects/mcp/http-dialect.ts";
+import { mcpServer } from "../../client-api/dialects/mcp/mcp-server.ts";
+import type { Actor } from "../../client-api/dialects/mcp/tool.ts";
 import { Callers } from "../../client-api/keys/callers.ts";
-import { clientApiMetrics, type ClientApiMetrics } from "../../client-api/metrics.ts";
+import { type ClientApiMetrics, clientApiMetrics } from "../../client-api/metrics.ts";
 import { serveClientApi } from "../../client-api/server.ts";
-import { guestSecretReader } from "../../kube/connection.ts";
+import { sandboxIdOf } from "../../client-api/service/find-sandbox.ts";
 import { withService } from "../../client-api/service/parts.ts";
+import { guestSecretReader } from "../../kube/system-reader.ts";
 import { Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { type AccessFlags, gatewayWithoutToken, gatewayCredentials } from "../cluster/gateway-credentials.ts";
+import { type AccessFlags, gatewayCredentials, gatewayWithoutToken } from "../cluster/gateway-credentials.ts";
 import { type Io, printLine } from "../io.ts";
 import { packageVersion } from "../package-version.ts";
-import { runServerProcess, type ServerContext } from "../server/server-process.ts";
-import { gatewayGuest } from "../../cell/client/gateway-guest.ts";
-import type { Actor } from "../../client-api/dialects/mcp/tool.ts";
-import { mcpServer } from "../../client-api/dialects/mcp/mcp-server.ts";
-import { sandboxIdOf } from "../../client-api/service/find-sandbox.ts";
 import { exitCodes } from "../report-error.ts";
+import { type ServerContext, runServerProcess } from "../server/server-process.ts";
 
 /** The longest life of a sandbox that a client of tools can request. */
 function longestLifeSeconds(milliseconds = 30 * 86_400_000): number {

@@ -1,22 +1,22 @@
 import {
-  credentialKeyMap,
   CredentialKey,
-  loginIdentity,
   type RegistryLogin,
+  credentialKeyMap,
+  loginIdentity,
   sealFor,
   sealIdentity,
 } from "../../api/credentials/credential-seal.ts";
 import type { ClientCredentials } from "../../api/credentials/credentials.ts";
 import { type ClientSecret, clientSecretKind, clientSecretName } from "../../api/kinds/client-secret.ts";
-import { publicSealForm, type RequestSeal } from "../../api/names/init-request.ts";
+import { type RequestSeal, publicSealForm } from "../../api/names/init-request.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { rametApiVersion } from "../../api/schema/kind.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
-import { systemReader } from "../../kube/connection.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+import { systemReader } from "../../kube/system-reader.ts";
 
 export interface NewClientSecret {
   namespace: string;

@@ -2,9 +2,9 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { ManualClock } from "../../test/setup/manual-clock.ts";
-import { States } from "./lifecycle/states.ts";
-import { keepStateFile } from "./main.ts";
+import { ManualClock } from "../../../test/setup/manual-clock.ts";
+import { States } from "../lifecycle/states.ts";
+import { keepStateFile } from "./state-file.ts";
 
 let directory: string;
 
