@@ -97,12 +97,16 @@ describe("of several processes that need an entry", () => {
     expect(await filling.line()).toBe("filling");
     const waiting = use({ ...order, directory });
     const locked = `/${nameOf("a")}-1000.lock`;
+    const isWaiting = async (pid: string): Promise<boolean> => {
+      const command = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+      if (!command.includes("\0lock\0")) return false;
+      const open = await readdir(`/proc/${pid}/fd`).catch(() => []);
+      const paths = await Promise.all(open.map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => "")));
+      return paths.some((path) => path.endsWith(locked));
+    };
     const waiters = async () => {
       const all = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
-      const arguments_ = await Promise.all(all.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
-      const opened = all.map((pid) => readlink(`/proc/${pid}/fd/3`).catch(() => ""));
-      const paths = await Promise.all(opened);
-      return all.filter((_, at) => arguments_[at]?.includes("\0lock\0") && paths[at]?.endsWith(locked)).length;
+      return (await Promise.all(all.map(isWaiting))).filter(Boolean).length;
     };
     await expect.poll(waiters).toBe(1);
     await waiting.kill();
