@@ -214,7 +214,7 @@ it("drains a node with a set's ready sandboxes when others are ready, and evicts
   await expect.poll(ready, long).toBe(2);
   const members = "agents.kruise.io/sandbox-pool=pool";
   const nodes = () => world.kubectl("get", "pods", "-l", members, "-o", "jsonpath={.items[*].spec.nodeName}");
-  expect(await nodes()).toBe("node-b node-b");
+  await expect.poll(nodes, long).toBe("node-b node-b");
   await cordonOnly("node-b");
   // As the documentation says, the drain follows some moments later.
   const budgets = () => world.kubectl("get", "poddisruptionbudgets", "-o", "name");
