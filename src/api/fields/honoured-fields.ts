@@ -80,7 +80,7 @@ export const honouredFields = {
     "spec.recipe[].copy.secretKeyRef": "controllers/named-snapshot/keyed-content.ts",
     "spec.recipe[].copy.url": "controllers/named-snapshot/start-step.ts",
     "spec.recipe[].copy.sha256": "controllers/named-snapshot/start-step.ts",
-    "spec.recipe[].copy.tree": "controllers/named-snapshot/start-step.ts",
+    "spec.recipe[].copy.tree": "controllers/named-snapshot/tree-source.ts",
     "spec.recipe[].copy.treePath": "controllers/named-snapshot/steps/run-step.ts",
     "spec.recipe[].env": "controllers/named-snapshot/steps/step.ts",
     "spec.recipe[].workdir": "controllers/named-snapshot/steps/step.ts",

@@ -1,22 +1,20 @@
-import { type ResolvedCheckpointSpec, VolumeSnapshotRequest } from "../../api/kinds/checkpoint-spec.ts";
-import type { Checkpoint, QuiesceCommand } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations, finalizers, jsonAnnotation, labels } from "../../api/names/labels.ts";
+import { VolumeSnapshotRequest } from "../../api/kinds/checkpoint-spec.ts";
 import { withoutOrigin } from "../../api/pod/restore-spec.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
-import { type Quiesce, captureParts } from "../../backends/capture-parts.ts";
+import { captureParts } from "../../backends/capture-parts.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
-import { type SandboxGuest, sandboxRef } from "../../backends/runtime.ts";
-import type { Clock } from "../../base/clock.ts";
+import { sandboxRef } from "../../backends/runtime.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { visible } from "../../base/visible.ts";
-import { within } from "../../base/within.ts";
-import { retryConflicts } from "../../kube/apply.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
+import { retryConflicts } from "../../kube/apply.ts";
 import { apiVersionOf } from "../../kube/resource-ref.ts";
 import { snapshotResources, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import type { Occupied } from "./captures.ts";
+import { quiesceWith } from "./quiesce.ts";
 import type { CheckpointAction, CheckpointCapture, CheckpointDependencies, CheckpointState } from "./state.ts";
 import { writeCreating } from "./status.ts";
 
@@ -239,68 +237,4 @@ function keptSpec({ source: { sandbox } }: CheckpointCapture, { cache }: Checkpo
     ...(persistentContents !== undefined && persistentContents.length > 0 && { persistentContents }),
     ...defined({ volumes, runtimes, pauseStrategy }),
   };
-}
-
-interface QuiesceContext {
-  guest: () => Pick<SandboxGuest, "startProcess">;
-  clock: Clock;
-  signal: AbortSignal;
-}
-
-const defaultTimeoutSeconds = 10;
-/** The guest kills a command after its time. This is for a guest that does not answer. */
-const graceMilliseconds = 5_000;
-/** The part of the output that an error repeats. */
-const mostOutputBytes = 300;
-
-/** The commands of a Checkpoint, to be run in its sandbox. */
-function quiesceWith({ before, after }: ResolvedCheckpointSpec["quiesce"], context: QuiesceContext): Quiesce {
-  return {
-    before: () => run("quiesce.before", before, context),
-    after: () => run("quiesce.after", after, context),
-  };
-}
-
-/**
- * Runs a command. Returns why it has failed if the capture continues anyway.
- * @throws RametError `QuiesceFailed`; a retryable error if the sandbox cannot be reached
- */
-async function run(
-  field: string,
-  given: QuiesceCommand | undefined,
-  { guest, clock, signal }: QuiesceContext,
-): Promise<string | undefined> {
-  if (given === undefined) return undefined;
-  const { timeoutSeconds = defaultTimeoutSeconds, onFailure = "Abort" } = given;
-  const milliseconds = timeoutSeconds * 1000;
-  const deadline = { clock, milliseconds: milliseconds + graceMilliseconds, what: `The command in ${field}`, signal };
-  const problem = await within(deadline, (ended) => problemOf(guest(), { ...given, milliseconds }, ended)).catch(
-    (thrown: unknown) => {
-      const error = RametError.from(thrown);
-      if (error.retryable || error.code === "Canceled") throw error;
-      return error.message;
-    },
-  );
-  if (problem === undefined) return undefined;
-  const message = `The command in ${field} failed: ${problem}`;
-  if (onFailure === "Continue") return message;
-  throw new RametError("QuiesceFailed", message, {
-    hint: `Correct the command, or set ${field}.onFailure to Continue`,
-  });
-}
-
-async function problemOf(
-  guest: Pick<SandboxGuest, "startProcess">,
-  { command: [program = "", ...args], milliseconds }: QuiesceCommand & { milliseconds: number },
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  let output = "";
-  const events = guest.startProcess({ command: program, args, timeoutMilliseconds: milliseconds }, signal);
-  for await (const event of events) {
-    if (event.type === "data") output = `${output}${event.data.toString()}`.slice(-mostOutputBytes);
-    if (event.type !== "end") continue;
-    if (event.exitCode === 0) return undefined;
-    return `exit code ${event.exitCode}${output === "" ? "" : `: ${visible(output.trim())}`}`;
-  }
-  throw new RametError("GuestUnreachable", "the connection ended before the command did", { retryable: true });
 }

@@ -1,16 +1,17 @@
-import { mkdir, mkdtemp, readFile, readdir, readlink, rename, rm, stat, utimes } from "node:fs/promises";
+import { readdir, readFile, readlink, rename, rm, stat, utimes } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
-import { type Clock, canceled, systemClock } from "../../base/clock.ts";
+import { canceled, type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
-import { type Downloader, makeDownloader } from "./download.ts";
+import { makeDownloader } from "./download.ts";
 import { findInstalled, isExecutable } from "./find-installed.ts";
-import { findGo, goBuild } from "./go-build.ts";
+import { findGo } from "./go-build.ts";
 import { withLock } from "./lock.ts";
-import { type ToolName, pinnedTool } from "./pinned-tools.ts";
-import { type ProgressLine, progressLine } from "./progress.ts";
-import { type Tool, cacheDirectory } from "./tool.ts";
+import { type MakeOptions, makeTool } from "./make-tool.ts";
+import { pinnedTool, type ToolName } from "./pinned-tools.ts";
+import { progressLine } from "./progress.ts";
+import { cacheDirectory, type Tool } from "./tool.ts";
 
 export interface AcquireOptions<Name extends string> {
   names: readonly Name[];
@@ -216,86 +217,4 @@ async function isUsedByProcess(directory: string): Promise<boolean> {
     if (texts.some((text) => text.includes(`${directory}/`))) return true;
   }
   return false;
-}
-
-export interface MakeOptions {
-  /** Path of the `go` program, if it is installed. */
-  findGo: () => Promise<string | undefined>;
-  downloader: Downloader;
-  /** Environment variables for `go`. */
-  goEnvironment: Record<string, string>;
-  /** Limits the number of concurrent builds. */
-  builds: FairTurns;
-  line: ProgressLine;
-  /** Whether builds give way to other programs of the machine. @default false */
-  lowPriority?: boolean | undefined;
-  signal?: AbortSignal | undefined;
-}
-
-/**
- * Downloads a tool's official release, or builds it, into `<parent>/<version>`. Uses a temporary directory that is renamed
- * when it is complete. The caller holds the tool's lock. Returns "downloaded" or "built".
- */
-export async function makeTool(tool: Tool, parent: string, options: MakeOptions): Promise<string> {
-  const prefix = `${tool.version}.making-`;
-  await sweep(parent, prefix);
-  const failures: string[] = [];
-  for (const way of [download, build]) {
-    const directory = await mkdtemp(join(parent, prefix));
-    try {
-      const inner = join(directory, tool.version);
-      await mkdir(inner, { mode: 0o755 });
-      const how = await way(tool, inner, options);
-      if (how === undefined) continue;
-      await rename(inner, join(parent, tool.version));
-      return how;
-    } catch (error) {
-      options.signal?.throwIfAborted();
-      const { message } = RametError.from(error);
-      options.line.note(message);
-      failures.push(message);
-    } finally {
-      await rm(directory, { recursive: true, force: true });
-    }
-  }
-  throw new RametError("ToolMissing", failures.join("; "));
-}
-
-/** Removes directories of interrupted runs. The lock is held, so they are not in use. */
-async function sweep(parent: string, prefix: string): Promise<void> {
-  for (const entry of await readdir(parent)) {
-    if (entry.startsWith(prefix)) await rm(join(parent, entry), { recursive: true, force: true });
-  }
-}
-
-async function download(tool: Tool, directory: string, options: MakeOptions): Promise<string | undefined> {
-  if (tool.release === undefined) return undefined;
-  const { line, signal } = options;
-  line.doing("downloading the official release");
-  await options.downloader.fetchInto(directory, tool.name, tool.release, {
-    onBytes: (bytes, total) => {
-      line.detail(`${megabytes(bytes)}${total === undefined ? "" : ` of ${megabytes(total)}`} MB`);
-    },
-    signal,
-  });
-  return "downloaded";
-}
-
-async function build(tool: Tool, directory: string, options: MakeOptions): Promise<string> {
-  const { line, signal = new AbortController().signal } = options;
-  const go = await options.findGo();
-  if (go === undefined) throw new RametError("ToolMissing", "cannot build it: Go is not installed");
-  const work = async (): Promise<void> => {
-    line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
-    const { goEnvironment, lowPriority } = options;
-    // A canceled build leaves its files.
-    const environment = { ...goEnvironment, GOTMPDIR: directory };
-    await goBuild(go, tool.build, join(directory, tool.name), { environment, lowPriority, signal });
-  };
-  await options.builds.run("", work, signal);
-  return "built";
-}
-
-function megabytes(bytes: number): string {
-  return (bytes / 1_000_000).toFixed(0);
 }

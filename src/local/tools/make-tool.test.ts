@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
-import { type Server, createServer } from "node:http";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,12 +9,13 @@ import { zstdCompressSync } from "node:zlib";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { systemClock } from "../../base/clock.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
-import { type MakeOptions, goEnvironment, makeTool } from "./acquire-tools.ts";
+import { goEnvironment } from "./acquire-tools.ts";
 import { makeDownloader } from "./download.ts";
 import { findGo } from "./go-build.ts";
+import { type MakeOptions, makeTool } from "./make-tool.ts";
 import { progressLine } from "./progress.ts";
 import { runProgram } from "./run-program.ts";
-import { type Release, type Tool, cacheDirectory } from "./tool.ts";
+import { cacheDirectory, type Release, type Tool } from "./tool.ts";
 
 let dir: string;
 let lines: string[];
