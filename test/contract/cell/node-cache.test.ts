@@ -99,16 +99,15 @@ describe("of several processes that need an entry", () => {
     const locked = `/${nameOf("a")}-1000.lock`;
     const isWaiting = async (pid: string): Promise<boolean> => {
       const command = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
-      if (!command.includes("\0lock\0")) return false;
-      const open = await readdir(`/proc/${pid}/fd`).catch(() => []);
-      const paths = await Promise.all(open.map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => "")));
-      return paths.some((path) => path.endsWith(locked));
+      const isLock = command.includes("\0lock\0");
+      return isLock && (await readlink(`/proc/${pid}/fd/3`).catch(() => "")).endsWith(locked);
     };
     const waiters = async () => {
       const all = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
       return (await Promise.all(all.map(isWaiting))).filter(Boolean).length;
     };
-    await expect.poll(waiters).toBe(1);
+    // The other process has to start first.
+    await expect.poll(waiters, { timeout: 60_000 }).toBe(1);
     await waiting.kill();
     await expect.poll(waiters).toBe(0);
   });
