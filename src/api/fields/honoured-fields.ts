@@ -63,7 +63,7 @@ export const honouredFields = {
     "spec.volumes[]": "api/kinds/checkpoint.ts",
     "spec.consistency": "api/kinds/checkpoint.ts",
     "spec.requireAtomic": "api/kinds/checkpoint.ts",
-    "spec.quiesce": "controllers/checkpoint/capture.ts",
+    "spec.quiesce": "controllers/checkpoint/quiesce.ts",
     "spec.ttlAfterFinished": "api/kinds/checkpoint.ts",
     "spec.volumeImport": "controllers/checkpoint/import.ts",
     "spec.volumeImport.volumes[]": "backends/csi/imported-content.ts",
