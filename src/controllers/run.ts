@@ -188,7 +188,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
       clock: client.clock,
       atOnce: cells.concurrentMoves,
     });
-    const parts = { informers, seal, credentialKeys: credentials, engines, nodeCpus, storeReports, userNamespaces };
+    const parts = { informers, seal, credentialKeys: credentials, engines, nodes, nodeCpus, storeReports, userNamespaces };
     await work(options, { ...opened, ...parts, departures }, signal).finally(() => {
       departures.close();
     });
@@ -202,7 +202,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
 
 interface Opened extends Pick<
   ControllerParts,
-  "backends" | "runtime" | "informers" | "seal" | "credentialKeys" | "engines" | "nodeCpus" | "departures"
+  "backends" | "runtime" | "informers" | "seal" | "credentialKeys" | "engines" | "nodes" | "nodeCpus" | "departures"
 > {
   keys: OpenedBackends["keys"];
   storeReports: StoreReports;
@@ -232,6 +232,7 @@ async function work(
     importsVolumes: options.importVolumes ?? false,
     podOptions: podOptions(options, userNamespaces),
     podKeys: () => keys.podKeys,
+    concurrentMoves: options.cells.concurrentMoves,
     registries,
     pullTimeoutMilliseconds,
     sandboxWrites: new OwnWrites(informers.sandboxes),

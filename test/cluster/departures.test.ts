@@ -99,6 +99,74 @@ it("stops the copy on a node that was partitioned while its Pod was removed, by 
   expect(node.cells.get("t/lost")?.state.phase).toBe("running");
 });
 
+it("stops the copy on a partitioned node that nobody has seen running, when its Pod was removed by force", async () => {
+  const { resource } = cluster.seen.pods;
+  const [name, at] = ["clone", { namespace: "t", name: "clone" }];
+  const { status: source } = await cluster.checkpoint("t/lost", ({ status }) => status?.phase === "Succeeded");
+  const response = Promise.withResolvers<undefined>();
+  node.behaviours.set("t/clone", { restoreResponseGate: response.promise });
+  const metadata = { ...at, annotations: { "ramet.dev/restore-from": source?.checkpointId ?? "" } };
+  await cluster.create({ apiVersion, kind: "Sandbox", metadata, spec: { template: { spec } } });
+  const { status } = await cluster.sandbox("t/clone", (one) => one.status?.ramet?.startingPod !== undefined);
+  const { podUID } = status?.ramet?.startingPod ?? {};
+  const old = node.cells.get("t/clone");
+  if (old === undefined) throw new Error("the Pod has no cell");
+  old.onStop = () => undefined;
+  node.behaviours.delete("t/clone");
+  await old.close();
+  await cluster.restartControllers();
+  await resource.delete(at, { gracePeriodSeconds: 0 });
+  const next = await cluster.sandbox(`t/${name}`, (one) => one.status?.phase === "Running");
+  expect(next.status?.podInfo?.podUID).not.toBe(podUID);
+  expect(next.status?.ramet?.removedPods).toMatchObject([{ podUID }]);
+  expect(old.state.phase).toBe("running");
+  response.resolve(undefined);
+  await old.listen();
+  await cluster.sandbox("t/clone", (one) => one.status?.ramet?.removedPods === undefined);
+  expect([old.state.phase, node.cells.get("t/clone")?.state.phase]).toEqual(["stopped", "running"]);
+});
+
+it("captures sandboxes whose Pods are evicted together, at most four of a node at the same time", async () => {
+  const names = Array.from({ length: 7 }, (_, at) => `evicted-${at}`);
+  const gates = new Map<string, () => void>();
+  for (const name of names) {
+    const gate = Promise.withResolvers<undefined>();
+    gates.set(name, () => {
+      gate.resolve(undefined);
+    });
+    node.behaviours.set(`t/${name}`, { captureGate: gate.promise });
+    await create(name);
+  }
+  const cells = new Map(names.map((name) => [name, node.cells.get(`t/${name}`)]));
+  const capturing = () => names.filter((name) => cells.get(name)?.state.checkpointing !== undefined);
+  const target = { type: "DisruptionTarget", status: "True", reason: "EvictionByEvictionAPI", message: "" };
+  const conditions = [{ ...target, lastTransitionTime: new Date().toISOString() }];
+  const condemn = (name: string) =>
+    cluster.seen.pods.resource.mergePatch(
+      { namespace: "t", name },
+      { status: { conditions } },
+      { subresource: "status" },
+    );
+  await Promise.all(names.map(condemn));
+  const pending = () =>
+    cluster.seen.checkpoints.store.list().filter(({ metadata }) => metadata.name.startsWith("evicted-")).length;
+  await expect.poll(() => [pending(), capturing().length], { timeout: 60_000 }).toEqual([7, 4]);
+  const order: string[] = [];
+  while (order.length < names.length) {
+    await expect.poll(() => capturing().length, { timeout: 60_000 }).toBe(Math.min(4, names.length - order.length));
+    const [first = ""] = capturing();
+    order.push(first);
+    gates.get(first)?.();
+    await expect.poll(() => cells.get(first)?.state.checkpointing, { timeout: 60_000 }).toBeUndefined();
+    expect(capturing().length).toBeLessThanOrEqual(4);
+  }
+  for (const name of names) {
+    const moved = await cluster.sandbox(`t/${name}`, (one) => disruptionOf(one)?.outcome === "Migrated");
+    expect(disruptionOf(moved)).toMatchObject({ cause: "Evicted" });
+    await cluster.seen.sandboxes.resource.delete({ namespace: "t", name });
+  }
+});
+
 it("moves the sandboxes of a cordoned node to another one, at most four at the same time", async () => {
   const names = Array.from({ length: 12 }, (_, at) => `s${at}`);
   const before = new Map<string, Sandbox>();

@@ -134,6 +134,12 @@ const disruptionOutcomes = [
 
 const automaticOutcomes = ["Taking", "Taken", "Skipped", "Failed"] as const;
 
+const KnownCell = z.object({
+  podUID: z.string().describe("The UID of the Pod."),
+  podIP: z.string().describe("Its address."),
+  cellKey: z.string().describe("The public key of its cell."),
+});
+
 /** The fields that Ramet adds to the status of OpenKruise Agents. */
 const RametSandboxStatus = z.object({
   generation: z.int().min(0).optional().describe("How often the sandbox's memory has been given an identity."),
@@ -201,20 +207,21 @@ const RametSandboxStatus = z.object({
     .describe("The last time that others than the controllers ended the sandbox's Pod."),
   noTarget: z
     .object({
-      cause: openString(disruptionCauses).describe("Why its node leaves."),
+      cause: openString(disruptionCauses).describe("Why it needs another node."),
       at: Time.describe("When the controllers noticed it."),
       message: z.string().describe("Why no other node takes the sandbox."),
+      retryAt: Time.optional().describe(
+        "Paused: when its next Pod is created, unless a node is added or stays before.",
+      ),
     })
     .optional()
     .describe(
-      "The sandbox runs on a node that leaves, because no other one takes it. Absent: it does not wait for one.",
+      "No other node takes the sandbox: it runs on one that leaves, or its Pod was ended and it waits with its state. Absent: it does not wait for a node.",
     ),
+  startingPod: KnownCell.optional().describe("During a start that takes long: the Pod to which the sandbox was given."),
   removedPods: z
     .array(
-      z.object({
-        podUID: z.string().describe("The UID of the Pod."),
-        podIP: z.string().describe("Its address."),
-        cellKey: z.string().describe("The public key of its cell."),
+      KnownCell.extend({
         at: Time.describe("When the controllers noticed that it was removed."),
       }),
     )

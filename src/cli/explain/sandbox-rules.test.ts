@@ -101,6 +101,13 @@ describe("a sandbox that works", () => {
       state: "degraded",
       cause: "Its node leaves (NodeCordoned), and no other one takes it: No other node exists",
     });
+    const noTarget = { cause: "Evicted", at: since, message: "No other node exists", retryAt: "2999-01-01T00:00:00Z" };
+    const ramet = { noTarget, disruption: { cause: "Evicted", at: since, outcome: "Migrating" } };
+    expect(explain({ sandbox: sandbox({ phase: "Paused", ramet }), ...working })).toMatchObject({
+      state: "stuck",
+      reason: "NoTarget",
+      cause: "Its Pod was ended (Evicted), and no other node takes it: No other node exists",
+    });
     const problem = { code: "StoreFull", cause: "the store is full", hint: "Delete checkpoints" };
     const failed = (retryAt: string) =>
       of({

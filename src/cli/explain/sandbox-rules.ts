@@ -42,6 +42,16 @@ function paused({ sandbox }: SandboxFacts): Found | undefined {
   const { metadata, spec, status } = sandbox;
   if (status?.phase !== "Paused") return undefined;
   const since = findCondition(status.conditions, "SandboxPaused")?.lastTransitionTime;
+  const { noTarget, disruption } = status.ramet ?? {};
+  if (spec.paused !== true && noTarget !== undefined)
+    return {
+      state: "stuck",
+      cause: `Its Pod was ended (${disruption?.cause}), and no other node takes it: ${noTarget.message}`,
+      reason: "NoTarget",
+      since: noTarget.at,
+      retry: `Another Pod is created at ${noTarget.retryAt}, or as soon as a node is added, uncordoned or Ready again`,
+      action: "Add a node that takes it. Its state is kept",
+    };
   if (spec.paused !== true) {
     const retry = "The controllers start a Pod for it";
     return { state: "waiting", cause: "It is being resumed", since, retry };

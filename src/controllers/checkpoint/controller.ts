@@ -9,6 +9,7 @@ import { preparationReader } from "../../kube/volumes/preparation.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
 import { hasBegun, isUnfinished } from "../../api/state/checkpoint.ts";
 import { applyAction, forget } from "./apply.ts";
+import { CaptureTurns } from "./capture-turns.ts";
 import { Captures } from "./captures.ts";
 import { gather, isOfDisruption } from "./gather.ts";
 import { planCheckpoint } from "./plan.ts";
@@ -17,7 +18,13 @@ import { writeStatus } from "./status.ts";
 import { CheckpointUsage } from "./usage.ts";
 
 /** The changes that the Checkpoint controller watches: Checkpoints, Pods while they are captured, and Sandboxes that one waits for. */
-export function checkpointWatches({ informers, cache, captures }: CheckpointDependencies): ControllerWatch[] {
+export function checkpointWatches({
+  informers,
+  cache,
+  captures,
+  turns,
+  clock,
+}: CheckpointDependencies): ControllerWatch[] {
   const ofPod = ({ metadata }: Pod): string[] => {
     const checkpointUid = captures.ofPod(metadata.uid);
     const checkpoint = checkpointUid === undefined ? undefined : cache.checkpointByUid(checkpointUid);
@@ -27,7 +34,8 @@ export function checkpointWatches({ informers, cache, captures }: CheckpointDepe
   const withNext = (checkpoint: Checkpoint): string[] => {
     const { metadata, spec } = checkpoint;
     const others = cache.checkpointsOf(`${metadata.namespace}/${spec.sandboxName ?? spec.podName ?? ""}`);
-    return [checkpoint, ...others.filter(isUnfinished)].map((one) => keyOf(one.metadata));
+    const ofSandbox = [checkpoint, ...others.filter(isUnfinished)].map((one) => keyOf(one.metadata));
+    return isUnfinished(checkpoint) ? ofSandbox : [...ofSandbox, ...turns.next(clock.now())];
   };
   const waitingFor = ({ metadata }: Sandbox): string[] =>
     cache
@@ -50,7 +58,7 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
   // Nothing is awaited between this and the start of the capture, so two checkpoints cannot get the same place.
   const isOwn = isOfDisruption(found.checkpoint, found.source, dependencies.departures);
   const state = { ...found, quota: dependencies.usage.of({ ...found, isOfDisruption: isOwn }) };
-  const plan = planCheckpoint(state);
+  const plan = isOwn ? dependencies.turns.plan(cached, state.now, planCheckpoint(state)) : planCheckpoint(state);
   for (const action of plan.actions) await applyAction(state, action, dependencies);
   await writeStatus(state.checkpoint, plan, dependencies);
   return plan;
@@ -61,11 +69,13 @@ export function checkpointController(parts: ControllerParts): Controller {
   const { informers, clock, random, dataFindings } = parts;
   const requeues = new RequeueSource();
   dataFindings.subscribe(requeues.enqueue);
+  const captures = new Captures({ clock, random, enqueue: requeues.enqueue });
   const dependencies: CheckpointDependencies = {
     ...parts,
     statuses: new StatusWriter<Checkpoint>(informers.checkpoints.resource),
     ownWrites: new OwnWrites(informers.checkpoints),
-    captures: new Captures({ clock, random, enqueue: requeues.enqueue }),
+    captures,
+    turns: new CaptureTurns({ ...parts, captures, atOnce: parts.concurrentMoves }),
     usage: new CheckpointUsage(parts.cache, parts.quotas),
     readPreparation: preparationReader(parts.client),
   };
@@ -79,7 +89,7 @@ export function checkpointController(parts: ControllerParts): Controller {
     requeues,
     close: () => {
       stop();
-      dependencies.captures.close();
+      captures.close();
     },
   };
 }

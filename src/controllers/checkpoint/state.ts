@@ -14,6 +14,7 @@ import type { Preparation } from "../../kube/volumes/preparation.ts";
 import type { Attempt } from "../cluster/attempts.ts";
 import type { CellParts, ClusterParts, DataParts, ProcessParts } from "../cluster/controller-parts.ts";
 import type { DataFinding } from "../cluster/data-findings.ts";
+import type { CaptureTurns } from "./capture-turns.ts";
 import type { Captures } from "./captures.ts";
 import type { Admission, CheckpointUsage } from "./usage.ts";
 
@@ -104,6 +105,7 @@ export interface CheckpointDependencies
   statuses: StatusWriter<Checkpoint>;
   ownWrites: OwnWrites<Checkpoint>;
   captures: Captures;
+  turns: CaptureTurns;
   usage: CheckpointUsage;
   readPreparation: () => Promise<Preparation | undefined>;
 }

@@ -11,6 +11,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
 import type { ControllerOptions } from "../../kube/controller.ts";
 import type { EventRecorder } from "../../kube/events.ts";
+import type { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { RegistryTransport } from "../../registry/registry-transport.ts";
@@ -20,6 +21,7 @@ import type { Departures } from "./departures.ts";
 import type { Engines } from "../images/engines.ts";
 import type { NamespaceQuotas } from "./namespace-quotas.ts";
 import type { NodeCpus } from "../nodes/node-cpus.ts";
+import type { Node } from "../nodes/nodes.ts";
 import type { Informers } from "./resources.ts";
 import type { StoreReports } from "./store-reports.ts";
 
@@ -67,8 +69,11 @@ export interface CellParts {
   };
   /** The cell images, by the engine that they have. */
   engines: Engines;
+  nodes: Pick<Informer<Node>, "store">;
   nodeCpus: NodeCpus;
   departures: Pick<Departures, "of" | "leaves" | "avoided" | "avoidsInVain" | "onChange" | "onNode">;
+  /** How many sandboxes of a node are captured at the same time, if their Pods are ended. @default 4 */
+  concurrentMoves?: number | undefined;
   /** The keys of every Pod that is created now. A rotation changes them. */
   podKeys: () => Pick<CellPodOptions, PodKey>;
 }

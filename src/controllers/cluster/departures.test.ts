@@ -376,3 +376,35 @@ describe("a node that the scheduler may choose again", () => {
     expect(await of("a")).toMatchObject({ turn: "now", cause: "NodeCordoned" });
   });
 });
+
+it("resumes a sandbox that no node took when a node is added, uncordoned or ready again, and after some minutes", async () => {
+  const { clock, nodes, sandboxes, read } = world();
+  const waiting = (seconds: number) => {
+    const noTarget = { cause: "Evicted", at: start.toISOString(), message: "none", retryAt: retryAt(seconds) };
+    const { status, ...rest } = sandbox("a", { phase: "Paused", disruption: underWay });
+    sandboxes.put({ ...rest, status: { ...status, ramet: { ...status?.ramet, noTarget } } } as Sandbox);
+  };
+  const retryAt = (seconds: number) => new Date(clock.now().getTime() + seconds * 1000).toISOString();
+  nodes.put(node("old", { unschedulable: true }));
+  const notReady = (name: string): Node => ({ ...node(name), status: { ...node(name).status, conditions: [] } });
+  for (const gained of [
+    () => {
+      nodes.put(node("added"));
+    },
+    () => {
+      nodes.put(node("old"));
+    },
+    () => {
+      nodes.put(notReady("new"));
+      nodes.put(node("new"));
+    },
+    () => clock.advance(600_000),
+  ]) {
+    clock.advance(1_000);
+    waiting(600);
+    nodes.put(node("leaves", { unschedulable: true }));
+    expect(await read("a")).toEqual({ turn: "later" });
+    gained();
+    expect(await read("a")).toEqual({ turn: "now" });
+  }
+});

@@ -2,16 +2,14 @@ import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { isNodeReady, type Leaving, leavingNode, refusesPods, type Toleration } from "../../api/state/node.ts";
+import { type Leaving, leavingNode, refusesPods, type Toleration } from "../../api/state/node.ts";
 import {
   type Amounts,
-  amountsOf,
   type Placement,
   placementOf,
   requestsOf,
   type TargetNode,
   tolerationsOf,
-  without,
 } from "../../api/state/target.ts";
 import type { Clock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
@@ -19,9 +17,28 @@ import type { Informer } from "../../kube/informer.ts";
 import { keyOf, type KubeObject } from "../../kube/object.ts";
 import type { NodeCpus } from "../nodes/node-cpus.ts";
 import type { Node } from "../nodes/nodes.ts";
-import { factsOfNode, factsOfPod, factsOfSandbox, isCandidate, isCaptured, orderOf } from "./move-facts.ts";
+import {
+  awaitsNode,
+  factsOfNode,
+  factsOfPod,
+  factsOfSandbox,
+  type Found,
+  isCandidate,
+  isCaptured,
+  isGained,
+  orderOf,
+  targetOf,
+} from "./move-facts.ts";
 import { isUnderWay } from "./pause-checkpoint.ts";
-import { type Candidate, type Moving, type Moves, planMoves, planResumes, type Turn } from "./plan-moves.ts";
+import {
+  type Candidate,
+  defaultAtOnce,
+  type Moving,
+  type Moves,
+  planMoves,
+  planResumes,
+  type Turn,
+} from "./plan-moves.ts";
 import { isEnded, unscheduledWords } from "./pod-facts.ts";
 import type { Informers } from "./resources.ts";
 
@@ -40,7 +57,7 @@ interface DeparturesOptions {
 /** Why a sandbox leaves its node, and whether it is its turn. Without a cause, its Pod was ended, and it resumes. */
 export type Departure = Turn & { cause?: DisruptionCause; mark?: string };
 
-const defaultAtOnce = 4;
+const waits: Departure = { turn: "later" };
 /** A move that takes longer, or that has not begun after its turn, keeps no other one waiting. */
 const longestMoveMilliseconds = 300_000;
 const beginMilliseconds = 30_000;
@@ -76,6 +93,7 @@ export class Departures {
   #resumesAt = 0;
   #announced: ReadonlyMap<string, Departure> = new Map();
   #cancel: (() => void) | undefined;
+  #gainedAt = -Infinity;
 
   constructor(options: DeparturesOptions) {
     this.#options = options;
@@ -84,6 +102,9 @@ export class Departures {
     this.#moving = informers.sandboxes.store.index(({ status }) =>
       isUnderWay(status?.ramet?.disruption) ? ["moving"] : [],
     );
+    nodes.store.subscribe((change) => {
+      if (isGained(change)) this.#gainedAt = this.#options.clock.now().getTime();
+    });
     this.#follow(nodes, factsOfNode);
     this.#follow(informers.pods, (pod) => [this.#requestsOf(pod), ...factsOfPod(pod)]);
     this.#follow(informers.sandboxes, factsOfSandbox);
@@ -147,7 +168,7 @@ export class Departures {
   async of(sandbox: Sandbox, pod: Pod | undefined): Promise<Departure | undefined> {
     const key = keyOf(sandbox.metadata);
     // The cache may not show its capture yet.
-    if (isCaptured(sandbox)) return this.#resumesNow().get(key) ?? this.#resumesWith([sandbox]).get(key);
+    if (isCaptured(sandbox)) return this.#resumesNow().get(key) ?? this.#resumesWith([sandbox]).get(key) ?? waits;
     const leaving = this.leaves(pod);
     if (pod === undefined || !leaving.leaving) return undefined;
     if (this.#termsOf(pod) === undefined) {
@@ -236,7 +257,9 @@ export class Departures {
   }
 
   #resumesWith(others: readonly Sandbox[]): ReadonlyMap<string, Departure> {
-    const captured = [...this.#moving("moving").filter(isCaptured), ...others];
+    const now = this.#options.clock.now().getTime();
+    const all = [...this.#moving("moving").filter(isCaptured), ...others];
+    const captured = all.filter((one) => !awaitsNode(one, now, this.#gainedAt));
     return planResumes({
       captured: captured.map((sandbox) => orderOf(sandbox, undefined)),
       moving: captured.length === 0 ? [] : this.#underWay(),
@@ -307,15 +330,9 @@ export class Departures {
 
   #targets(): TargetNode[] {
     return this.#options.nodes.store.list().map((node) => {
-      const { metadata, spec, status } = node;
-      const used = this.#podsOn(metadata.name).filter((pod) => !isEnded(pod));
-      const left = without(amountsOf(status.allocatable ?? {}), this.#others?.requests?.get(metadata.name) ?? {});
-      return {
-        metadata,
-        spec,
-        isReady: isNodeReady(node),
-        free: used.reduce((free, pod) => without(free, this.#requestsOf(pod)), left),
-      };
+      const { name } = node.metadata;
+      const own = this.#podsOn(name).filter((pod) => !isEnded(pod));
+      return targetOf(node, [this.#others?.requests?.get(name) ?? {}, ...own.map((pod) => this.#requestsOf(pod))]);
     });
   }
 
@@ -337,12 +354,4 @@ export class Departures {
   #now(): number {
     return this.#options.clock.monotonicMilliseconds();
   }
-}
-
-interface Found {
-  key: string;
-  uid: string;
-  cause: DisruptionCause;
-  mark: string;
-  candidate?: Candidate;
 }

@@ -2,15 +2,17 @@ import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { Pod } from "../../api/schema/pod.ts";
-import { isNodeReady, leavingNode } from "../../api/state/node.ts";
-import { added, type Amounts, requestsOf } from "../../api/state/target.ts";
+import { acceptsPods, isNodeReady, leavingNode } from "../../api/state/node.ts";
+import { added, type Amounts, amountsOf, requestsOf, type TargetNode, without } from "../../api/state/target.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { keyOf } from "../../kube/object.ts";
+import type { Change } from "../../kube/store.ts";
 import type { Node } from "../nodes/nodes.ts";
 import { isSavedFrom, isUnderWay } from "./pause-checkpoint.ts";
+import type { Candidate } from "./plan-moves.ts";
 import { isEnded, unscheduledWords } from "./pod-facts.ts";
 
 /** A pause takes a sandbox from its user, so it waits for the end of a node that is only cordoned. */
@@ -43,6 +45,39 @@ export function isCaptured({ spec, status }: Sandbox): boolean {
   return status?.phase === "Paused" && spec.paused !== true && isUnderWay(status.ramet?.disruption);
 }
 
+/** After a Pod that no node took, a sandbox waits so long for its next one. */
+export const noTargetMilliseconds = 600_000;
+
+/** Whether a captured sandbox waits for a node. @param gainedAt when the cluster last had another node for Pods */
+export function awaitsNode({ status }: Sandbox, now: number, gainedAt: number): boolean {
+  const retryAt = Date.parse(status?.ramet?.noTarget?.retryAt ?? "");
+  return now < retryAt && gainedAt < retryAt - noTargetMilliseconds;
+}
+
+/** Whether a node takes Pods that did not do so before, as one that is added, uncordoned or ready again. */
+export function isGained(change: Change<Node>): boolean {
+  const takesPods = (node: Node) => isNodeReady(node) && acceptsPods(node, []);
+  return (
+    change.type !== "deleted" && takesPods(change.object) && !(change.type === "updated" && takesPods(change.previous))
+  );
+}
+
+/** A sandbox whose node leaves. */
+export interface Found {
+  key: string;
+  uid: string;
+  cause: DisruptionCause;
+  mark: string;
+  candidate?: Candidate;
+}
+
+/** @param used what Pods request on the node */
+export function targetOf(node: Node, used: readonly Amounts[]): TargetNode {
+  const { metadata, spec, status } = node;
+  const free = without(amountsOf(status.allocatable ?? {}), added(used));
+  return { metadata, spec, isReady: isNodeReady(node), free };
+}
+
 export function factsOfNode(node: Node): unknown[] {
   const { deletionTimestamp, labels, annotations: own } = node.metadata;
   const { spec, status } = node;
@@ -71,6 +106,7 @@ export function factsOfSandbox({ metadata, spec, status }: Sandbox): unknown[] {
     podInfo?.podUID,
     podInfo?.nodeName,
     ramet?.disruption,
+    ramet?.noTarget?.retryAt,
     spec.paused,
     isClaimed,
     metadata.deletionTimestamp,

@@ -1,6 +1,14 @@
 import { describe, expect, it } from "vitest";
 import type { Placement, TargetNode } from "../../api/state/target.ts";
-import { type Candidate, type Moves, planMoves, planResumes, type Resumes } from "./plan-moves.ts";
+import {
+  type Candidate,
+  type Moves,
+  planCaptures,
+  planMoves,
+  planResumes,
+  type Resumes,
+  type WaitingCapture,
+} from "./plan-moves.ts";
 
 const labels = { "kubernetes.io/arch": "amd64" };
 const place = (nodeName: string, memory = 1): Placement => ({
@@ -206,4 +214,64 @@ it("moves 500 sandboxes of five nodes within the bounds, in order, and begins no
       expect(own).toEqual([...own].sort().reverse());
     }
   }
+});
+
+describe("the captures of sandboxes whose Pods are ended", () => {
+  const capture = (key: string, rest: Partial<WaitingCapture> = {}): WaitingCapture => ({
+    key,
+    namespace: "t",
+    priority: 0,
+    createdAt: "2030-01-01T00:00:00Z",
+    place: { nodeName: "old" },
+    latestInMilliseconds: 9_000,
+    ...rest,
+  });
+  const evicted = (count: number, rest: (at: number) => Partial<WaitingCapture> = () => ({})) =>
+    Array.from({ length: count }, (_, at) => capture(`t/${String(at).padStart(3, "0")}`, rest(at)));
+  const begin = (waiting: WaitingCapture[], running: { namespace: string; nodeName: string }[] = []) => [
+    ...planCaptures({ waiting, running, atOnce: 2 }),
+  ];
+
+  it.each([
+    ["a node", (at: number) => ({ namespace: `n${at}` }), 2],
+    ["a namespace", (at: number) => ({ place: { nodeName: `old-${at}` } }), 4],
+    ["the store", (at: number) => ({ namespace: `n${at}`, place: { nodeName: `old-${at}` } }), 8],
+  ])("are bounded for %s", (_, rest, expected) => {
+    expect(begin(evicted(50, rest))).toHaveLength(expected);
+  });
+
+  it("count those that are under way", () => {
+    expect(begin(evicted(3), [{ namespace: "other", nodeName: "old" }])).toEqual(["t/000"]);
+    expect(begin(evicted(3), [{ namespace: "other", nodeName: "another" }])).toEqual(["t/000", "t/001"]);
+  });
+
+  it("begin in the order of priority and age", () => {
+    const waiting = [
+      capture("t/young", { createdAt: "2030-01-02T00:00:00Z" }),
+      capture("t/old"),
+      capture("t/important", { priority: 10, createdAt: "2030-01-03T00:00:00Z" }),
+    ];
+    expect(begin(waiting)).toEqual(["t/important", "t/old"]);
+  });
+
+  it("begin beside the others when their grace periods end, whatever their priority is", () => {
+    const due = { priority: -1, latestInMilliseconds: 0 };
+    const running = evicted(2).map(() => ({ namespace: "t", nodeName: "old" }));
+    expect(begin([...evicted(5), capture("t/due", due)], running)).toEqual(["t/due"]);
+    expect(begin([...evicted(5), capture("t/due", due)])).toEqual(["t/due", "t/000"]);
+    expect(begin(evicted(50, () => due))).toHaveLength(50);
+  });
+
+  it("all begin once, none twice at the same time, and never more than allowed", () => {
+    const priorities = (at: number) => ({ priority: at % 3 });
+    let waiting = evicted(20, priorities);
+    const rounds: string[][] = [];
+    while (waiting.length > 0) {
+      const begun = begin(waiting);
+      rounds.push(begun);
+      waiting = waiting.filter(({ key }) => !begun.includes(key));
+    }
+    expect(rounds).toHaveLength(10);
+    expect(new Set(rounds.flat()).size).toBe(20);
+  });
 });

@@ -72,6 +72,31 @@ export function planResumes({ captured, moving, atOnce }: Resumes): Map<string, 
   return new Map([...captured].sort(inOrder).map((one) => [one.key, places.take(one) ? now : later]));
 }
 
+/** Captures of sandboxes whose Pods are ended, or will be. */
+export interface Captures {
+  waiting: readonly WaitingCapture[];
+  /** Those under way. */
+  running: readonly { namespace: string; nodeName: string }[];
+  atOnce?: number | undefined;
+}
+
+export interface WaitingCapture extends Ordered {
+  place: Pick<Placement, "nodeName">;
+  /** It then begins beside the others, because its grace period ends. */
+  latestInMilliseconds: number;
+}
+
+/** Which captures begin now, by key. Pure. */
+export function planCaptures({ waiting, running, atOnce }: Captures): Set<string> {
+  const places = placesFor(running, atOnce || defaultAtOnce);
+  const due = waiting.filter(({ latestInMilliseconds }) => latestInMilliseconds <= 0);
+  for (const one of due) places.take(one);
+  const others = waiting.filter((one) => !due.includes(one)).sort(inOrder);
+  return new Set([...due, ...others.filter((one) => places.take(one))].map(({ key }) => key));
+}
+
+export const defaultAtOnce = 4;
+
 const now: Turn = { turn: "now" };
 const later: Turn = { turn: "later" };
 
@@ -89,8 +114,10 @@ function inOrder(a: Ordered & { urgent?: boolean }, b: Ordered & { urgent?: bool
   return urgency || b.priority - a.priority || age;
 }
 
+type Placed = Ordered & { place?: Pick<Placement, "nodeName"> };
+
 /** Counts by source node, by namespace and in all. Those that resume are not limited by their former node. */
-function placesFor(taken: readonly Moving[], atOnce: number) {
+function placesFor(taken: readonly Pick<Moving, "namespace" | "nodeName">[], atOnce: number) {
   const counts = new Map<string, number>();
   const keysOf = ({ namespace, nodeName }: { namespace: string; nodeName?: string }): [string, number][] => [
     ...(nodeName === undefined ? [] : [[`node ${nodeName}`, atOnce] as [string, number]]),
@@ -101,13 +128,12 @@ function placesFor(taken: readonly Moving[], atOnce: number) {
     for (const [key] of keysOf(one)) counts.set(key, (counts.get(key) ?? 0) + 1);
   };
   for (const one of taken) add(one);
-  const nodeOf = (one: Ordered & { place?: Placement }) => ({
+  const nodeOf = (one: Placed) => ({
     namespace: one.namespace,
     ...(one.place && { nodeName: one.place.nodeName }),
   });
-  const isFull = (one: Ordered & { place?: Placement }) =>
-    keysOf(nodeOf(one)).some(([key, most]) => (counts.get(key) ?? 0) >= most);
-  const take = (one: Ordered & { place?: Placement }): boolean => {
+  const isFull = (one: Placed) => keysOf(nodeOf(one)).some(([key, most]) => (counts.get(key) ?? 0) >= most);
+  const take = (one: Placed): boolean => {
     if (isFull(one)) return false;
     add(nodeOf(one));
     return true;

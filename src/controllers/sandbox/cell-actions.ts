@@ -75,10 +75,11 @@ function startSandbox(
   { pod, template, source }: Action<"startSandbox">,
   dependencies: SandboxDependencies,
 ): void {
-  const { calls, backends, runtime, newPods, seal, engines, nodeCpus } = dependencies;
+  const { calls, backends, runtime, newPods, formerPods, seal, engines, nodeCpus } = dependencies;
   const { environment, initRequest } = startEnvironment(sandbox, template, seal);
   calls.start(sandbox, pod, "start", async (signal) => {
     const target = await runtime.identified(sandboxRef(sandbox, pod), signal);
+    formerPods.starts(sandbox, target);
     await giveFirstCredentials(sandbox, { target, template, signal }, dependencies);
     const started = await (source === undefined || !startsSandbox(source.parts)
       ? runtime.boot(target, environment, signal)

@@ -19,6 +19,7 @@ import { applyAction } from "./apply.ts";
 import { isCellAction } from "./cell-actions.ts";
 import { CellCalls } from "./cell-calls.ts";
 import { CredentialValues } from "./credential-values.ts";
+import { FormerPods } from "./former-pods.ts";
 import { gather } from "./gather.ts";
 import { disruptionMetrics } from "./metrics.ts";
 import { Namespaces } from "./namespaces.ts";
@@ -59,6 +60,7 @@ export async function reconcileSandbox(key: string, dependencies: SandboxDepende
     if (found === undefined) {
       calls.forget(key);
       dependencies.turns.forget(key);
+      dependencies.formerPods.forget(key);
       return;
     }
     const sandbox = await withSealedRequest(found, dependencies);
@@ -221,6 +223,7 @@ export function sandboxController(parts: ControllerParts): Controller {
     storeSpeed: forAMinute(clock, () => storeSpeed(informers.checkpoints.store.list())),
     disrupted: metrics?.ended ?? (() => undefined),
     namespaces: new Namespaces(parts.client.resource(coreResources.namespaces), parts.podOptions.nodeCache),
+    formerPods: new FormerPods({ pods: informers.pods, nodes: parts.nodes }),
     newPods: new NewPods({ pods: informers.pods, clock, onLost: requeues.enqueue }),
     imageLookups:
       parts.registries && new ImageLookups({ client: parts.client, transport: parts.registries, clock, random }),

@@ -5,6 +5,7 @@ import type { ImageLookups } from "../images/image-lookups.ts";
 import type { CellCalls } from "./cell-calls.ts";
 import type { CredentialValues } from "./credential-values.ts";
 import type { Attempts } from "../cluster/attempts.ts";
+import type { FormerPods } from "./former-pods.ts";
 import type { Disruption } from "./metrics.ts";
 import type { NodeTurns } from "./node-turns.ts";
 import type { Namespaces } from "./namespaces.ts";
@@ -15,6 +16,7 @@ interface SandboxRecords {
   statuses: StatusWriter<Sandbox>;
   calls: CellCalls;
   newPods: NewPods;
+  formerPods: FormerPods;
   /** Absent: the node has the images. */
   imageLookups: ImageLookups | undefined;
   namespaces: Namespaces;

@@ -13,7 +13,13 @@ import { desiredEgress, type DesiredEgress, egressTemplate } from "../origin/egr
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../origin/origin.ts";
 import { isStarting } from "../../api/state/sandbox.ts";
 import { tolerationsOf } from "../../api/state/target.ts";
-import { delaysPause, isAutomatic, isOrWillBeCaptured, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
+import {
+  delaysPause,
+  isAutomatic,
+  isCloneable,
+  isOrWillBeCaptured,
+  isPauseCheckpoint,
+} from "../../api/state/checkpoint.ts";
 import { capturedPodUid, isUnderWay, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
 import type { Departure } from "../cluster/departures.ts";
 import { isDisrupted, pullProblem, unscheduledWords } from "../cluster/pod-facts.ts";
@@ -31,7 +37,7 @@ import type { SandboxState } from "./state.ts";
 
 /** Reads the state for a plan from the cache. A decision that would end a sandbox is confirmed with the API server. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {
-  const { cache, calls, clock, unseen } = dependencies;
+  const { cache, calls, clock, unseen, formerPods } = dependencies;
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
   const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, dependencies);
   const template = resolveTemplate(sandbox, cache, checkpoint);
@@ -73,6 +79,8 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     automatic: all.filter(isAutomatic),
     otherCheckpoint: otherCheckpoint(cache.checkpointsOf(keyOf(sandbox.metadata))),
     departure: await departureOf(sandbox, pod, dependencies),
+    formerCells: pod === undefined ? formerPods.of(sandbox, capturedIn(pauseCheckpoint)) : [],
+    startingCell: pod && formerPods.startingIn(pod),
     removedStopped: new Set(
       (sandbox.status?.ramet?.removedPods ?? [])
         .map(({ podUID }) => podUID)
@@ -89,6 +97,13 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     slowInMilliseconds: calls.slowInMilliseconds(sandbox),
     now: clock.now(),
   };
+}
+
+/** The Pod that the checkpoint of a pause has left paused. */
+function capturedIn(checkpoint: Checkpoint | undefined): string | undefined {
+  return checkpoint !== undefined && !isAutomatic(checkpoint) && isCloneable(checkpoint)
+    ? capturedPodUid(checkpoint)
+    : undefined;
 }
 
 /** One that a pause waits for comes before the waiting ones. */

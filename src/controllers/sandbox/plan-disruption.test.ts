@@ -409,3 +409,77 @@ it("resumes in turn after its Pod was ended", () => {
   expect(plan({ ...parts, departure: { turn: "now" } }).status).toMatchObject({ phase: "Resuming" });
   expect(plan(parts).status).toMatchObject({ phase: "Resuming" });
 });
+
+describe("a captured sandbox that no node takes", () => {
+  const words = "0/2 nodes are available: 2 Insufficient memory.";
+  const completed = {
+    type: "SandboxPaused",
+    status: "True" as const,
+    reason: "SnapshotPauseSucceed",
+    message: "",
+    lastTransitionTime,
+  };
+  const inPhase = (phase: string, ramet: object, spec: object = {}): Sandbox => {
+    const { status, ...rest } = sandbox({ ramet, spec });
+    return Sandbox.parse({ ...rest, status: { ...status, phase, conditions: [...conditions, completed] } });
+  };
+  const unscheduled = Pod.parse({
+    metadata: meta("a", { uid: "next" }),
+    spec: { containers: [{ name: "main", image: "cell" }] },
+    status: { phase: "Pending", conditions: [{ type: "PodScheduled", status: "False", message: words }] },
+  });
+  const resuming = { pod: unscheduled, pauseCheckpoint: capture("Succeeded"), slowInMilliseconds: 0 };
+  const after = (seconds: number) => new Date(now.getTime() + seconds * 1000);
+
+  it("keeps its Pod for five minutes, in which an autoscaler can add a node, and says why", () => {
+    const { actions, status, requeueAfterMilliseconds } = plan({
+      ...resuming,
+      sandbox: inPhase("Resuming", underWay()),
+      now: after(290),
+    });
+    expect(actions.filter(({ do: what }) => what === "deletePod")).toEqual([]);
+    expect(requeueAfterMilliseconds).toBe(10_000);
+    expect(status).toMatchObject({
+      phase: "Resuming",
+      ramet: {
+        noTarget: { cause: "Evicted", at: after(290).toISOString(), message: expect.stringContaining(words) as string },
+      },
+    });
+  });
+
+  const noTarget = { cause: "Evicted", at: now.toISOString(), message: words };
+  it("is then paused without a Pod, with the reason and its state", () => {
+    const own = inPhase("Resuming", { ...underWay(), noTarget });
+    const { actions, status, transitions } = plan({ ...resuming, sandbox: own, now: after(300) });
+    expect(actions).toContainEqual({ do: "deletePod", pod: unscheduled });
+    expect(status).toMatchObject({
+      phase: "Paused",
+      message: expect.stringContaining(words) as string,
+      ramet: { ...underWay(), noTarget: { at: noTarget.at, retryAt: after(900).toISOString() } },
+    });
+    expect(findCondition(status?.conditions, "Ready")).toMatchObject({ status: "False", reason: "NoTarget" });
+    expect(findCondition(status?.conditions, "SandboxPaused")?.reason).toBe("SnapshotPauseSucceed");
+    expect(transitions?.map(({ type, reason }) => [type, reason])).toContainEqual(["Warning", "NoTarget"]);
+  });
+
+  it("waits for its turn, and continues as any paused sandbox", () => {
+    const ramet = { ...underWay(), noTarget: { ...noTarget, retryAt: after(900).toISOString() } };
+    const held = { sandbox: inPhase("Paused", ramet), pod: undefined, pauseCheckpoint: capture("Succeeded") };
+    const waiting = plan({ ...held, departure: { turn: "later" } });
+    expect(waiting).toMatchObject({ actions: [], requeueAfterMilliseconds: 15_000 });
+    expect(waiting.status?.phase).not.toBe("Resuming");
+    const next = plan({ ...held, departure: { turn: "now" } });
+    expect(next.status).toMatchObject({ phase: "Resuming", ramet: { noTarget: { at: noTarget.at } } });
+    const paused = plan({ ...held, sandbox: inPhase("Paused", ramet, { paused: true }) });
+    expect(paused.status?.phase).toBe("Paused");
+    expect(paused.status?.ramet).not.toHaveProperty("noTarget");
+  });
+
+  it("keeps the Pod of a resume that a user has requested", () => {
+    const own = inPhase("Resuming", underWay("Paused"));
+    const { actions, status } = plan({ ...resuming, sandbox: own, now: after(3_600) });
+    expect(actions.filter(({ do: what }) => what === "deletePod")).toEqual([]);
+    expect(status?.phase).toBe("Resuming");
+    expect(status?.ramet).not.toHaveProperty("noTarget");
+  });
+});

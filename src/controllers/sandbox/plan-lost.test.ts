@@ -374,3 +374,65 @@ describe("the automatic checkpoints of a sandbox of which none are taken", () =>
     ]);
   });
 });
+
+describe("a Pod that was removed without the word of its node, in which the sandbox did not run yet or no longer", () => {
+  const cell = { podUID: "first", podIP: "10.0.0.9", cellKey: "first-key" };
+  const gone = [{ ...cell, at: now.toISOString() }];
+  const image = { state: "known" as const, image: {} as never };
+  const conditionOf = (status: string, reason: string) => ({
+    type: "SandboxPaused",
+    status,
+    reason,
+    message: "",
+    lastTransitionTime: savedAt,
+  });
+  const held = (status: string): Sandbox => {
+    const { status: own, ...rest } = sandbox({ phase: "Paused", spec: { paused: true } });
+    return Sandbox.parse({ ...rest, status: { ...own, conditions: [conditionOf(status, "Pending")] } });
+  };
+  const parts = { pod: undefined, automatic: [], image, formerCells: [cell] };
+
+  it.each(["Pending", "Resuming"])("is stopped when the next one is created, while the sandbox is %s", (phase) => {
+    const starting = sandbox({ phase, ramet: { startingPod: cell } });
+    const { actions, status } = plan({ ...parts, sandbox: starting });
+    expect(actions.map((action) => action.do)).toEqual(["createPod", "stopUnseen"]);
+    expect(actions).toContainEqual({
+      do: "stopUnseen",
+      target: {
+        namespace: "t",
+        name: "a",
+        uid: "uid-a",
+        podIp: cell.podIP,
+        podUid: "first",
+        cellKey: "first-key",
+        claims: [],
+      },
+    });
+    expect(status).toMatchObject({ phase, ramet: { removedPods: gone } });
+    expect(status?.ramet).not.toHaveProperty("startingPod");
+    const again = plan({ ...parts, sandbox: sandbox({ phase, ramet: { removedPods: gone } }) });
+    expect(again.status?.ramet?.removedPods ?? gone).toEqual(gone);
+  });
+
+  it("is stopped when a pause is complete that has captured nothing, and not for ever", () => {
+    const { actions, status } = plan({ ...parts, sandbox: held("False") });
+    expect(actions).toMatchObject([{ do: "stopUnseen" }]);
+    expect(status).toMatchObject({ phase: "Paused", ramet: { removedPods: gone } });
+    expect(plan({ ...parts, sandbox: held("True") }).actions).toEqual([]);
+    expect(plan({ ...parts, sandbox: held("False"), formerCells: [] }).status?.ramet?.removedPods).toBeUndefined();
+  });
+
+  it("is known to any controllers if its start takes long", () => {
+    const starts = pod({ phase: "Running", metadata: { uid: "first" } });
+    const given = { sandbox: sandbox({ phase: "Resuming" }), pod: starts, startingCell: cell };
+    const running = { state: "running" as const, failures: 0 };
+    const slow = plan({ ...given, start: running, slowInMilliseconds: 0 });
+    expect(slow.status?.ramet?.startingPod).toEqual(cell);
+    expect(plan({ ...given, start: running }).status).toBeUndefined();
+    const started = { state: "done" as const, value: { generation: 1, phases: {}, cellKey: "first-key" } };
+    const known = sandbox({ phase: "Resuming", ramet: { startingPod: cell } });
+    const { status } = plan({ ...given, sandbox: known, start: started });
+    expect(status?.phase).toBe("Running");
+    expect(status?.ramet).not.toHaveProperty("startingPod");
+  });
+});

@@ -4,6 +4,7 @@ import type { Pod } from "../../api/schema/pod.ts";
 import { isCloneable } from "../../api/state/checkpoint.ts";
 import { hasHardEnd } from "../../api/state/sandbox.ts";
 import { defined } from "../../base/defined.ts";
+import { findCondition } from "../../kube/conditions.ts";
 import { soonest } from "../../kube/controller.ts";
 import { capturedAt, lastAutomatic } from "../cluster/pause-checkpoint.ts";
 import { causeOfEnd, causeOfUncaptured, disruptionCause, isEnded, isEndedUnseen } from "../cluster/pod-facts.ts";
@@ -149,8 +150,12 @@ const mostRemoved = 5;
 export function withRemovedPods(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   const { sandbox, now, removedStopped } = state;
   const { status = sandbox.status ?? {} } = plan;
-  const { removedPods: before = [], ...ramet } = status.ramet ?? {};
-  const known = [...before, ...removedNow(state, status)].slice(-mostRemoved);
+  const { removedPods: before = [], ...all } = status.ramet ?? {};
+  const { startingPod: _, ...started } = all;
+  const lost = [...removedNow(state, status), ...removedBefore(state, plan)];
+  const isNew = ({ podUID }: RemovedPod) => !before.some((one) => one.podUID === podUID);
+  const known = [...before, ...lost.filter(isNew)].slice(-mostRemoved);
+  const ramet = lost.length > 0 ? started : all;
   if (known.length === 0) return plan;
   const endsAt = ({ at }: RemovedPod) => Date.parse(at) + removedMilliseconds;
   const isStopped = ({ podUID }: RemovedPod) => removedStopped?.has(podUID) === true;
@@ -181,6 +186,22 @@ function removedNow(state: SandboxState, status: SandboxStatus): RemovedPod[] {
   const isLost = sandbox.status?.phase === "Running" && (status.phase === "Failed" || isRestored(status, podUid));
   if (!isLost || !mayRun(state, status) || podUid === undefined || cellKey === undefined || podIp === "") return [];
   return [{ podUID: podUid, podIP: podIp, cellKey, at: now.toISOString() }];
+}
+
+/**
+ * The Pods of earlier starts, pauses and rollbacks that are gone without the word of their nodes: added when the next one is created, and
+ * when a pause completes.
+ */
+function removedBefore(
+  { sandbox, formerCells = [], now }: SandboxState,
+  { actions, status }: SandboxPlan,
+): RemovedPod[] {
+  const isComplete = ({ status: own }: Pick<Sandbox, "status">) =>
+    findCondition(own?.conditions, "SandboxPaused")?.status === "True";
+  const { phase } = sandbox.status ?? {};
+  const isPaused = phase === "Paused" && !isComplete(sandbox) && status !== undefined && isComplete({ status });
+  const isReplaced = phase !== "Running" && actions.some((action) => action.do === "createPod");
+  return isPaused || isReplaced ? formerCells.map((cell) => ({ ...cell, at: now.toISOString() })) : [];
 }
 
 function isRestored({ phase, ramet }: SandboxStatus, podUid: string | undefined): boolean {

@@ -1,10 +1,13 @@
+import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
+import { noTargetMilliseconds } from "../cluster/move-facts.ts";
+import { isUnderWay } from "../cluster/pause-checkpoint.ts";
 import { isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
 import { listed } from "../volumes/restored-volumes.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
-import { failed, notReady } from "./status.ts";
+import { changed, failed, notReady } from "./status.ts";
 
 /** Whether the memory cannot be restored in this Pod, because the CPU of its node lacks a feature. */
 export function isRefusedByCpu({ start, origin, cpus }: SandboxState, pod: Pod): boolean {
@@ -57,4 +60,40 @@ function missingFeatures({ origin, cpus }: SandboxState, nodes: readonly string[
     `The sandbox cannot start from the checkpoint ${id}: its memory needs ${features}, which ${which} not have${scheduler}`,
     { hint: "Add a node with a CPU like that of the node that captured it, or capture it again on one of these nodes" },
   );
+}
+
+/** So long, its Pod shows an autoscaler that a node is missing. */
+const pendingMilliseconds = 300_000;
+/** A node that its Pod avoids may stay after all. */
+const unscheduledMilliseconds = 15_000;
+
+/**
+ * For a sandbox whose Pod was ended and whose next one no node takes: the status says why, and after some minutes it is Paused without a
+ * Pod. It gets another one as soon as there is another node, and from time to time.
+ * @param status while it waits for its Pod
+ */
+export function withoutTarget(state: SandboxState, pod: Pod, status: SandboxStatus): SandboxPlan {
+  const { now, sandbox } = state;
+  const { disruption, noTarget: before } = sandbox.status?.ramet ?? {};
+  const words = unscheduledWords(pod);
+  if (words === undefined || disruption === undefined || !isUnderWay(disruption)) return { actions: [], status };
+  const { cause } = disruption;
+  const noTarget = { cause, at: before?.at ?? now.toISOString(), message: status.message ?? words };
+  const left = Date.parse(pod.metadata.creationTimestamp) + pendingMilliseconds - now.getTime();
+  if (left > 0) {
+    const requeueAfterMilliseconds = Math.min(left, unscheduledMilliseconds);
+    return { actions: [], status: { ...status, ramet: { ...status.ramet, noTarget } }, requeueAfterMilliseconds };
+  }
+  const retryAt = new Date(now.getTime() + noTargetMilliseconds).toISOString();
+  const message = `Its Pod was ended (${cause}), and it continues when a node takes the next one. ${noTarget.message}`;
+  const paused = changed(state, "Paused", {
+    message,
+    conditions: [{ type: "Ready", status: "False", reason: "NoTarget", message }],
+    drop: ["SandboxResumed"],
+  });
+  return {
+    actions: [{ do: "deletePod", pod }],
+    status: { ...paused, ramet: { ...paused.ramet, noTarget: { ...noTarget, retryAt } } },
+    transitions: [{ type: "Warning", reason: "NoTarget", action: "DeletePod", note: message }],
+  };
 }

@@ -33,7 +33,12 @@ export function planPaused(state: SandboxState): SandboxPlan {
   // A resume that was requested meanwhile needs no status in between.
   if (resume !== undefined) return { actions: tidyUp, status: resume() };
   if (isResumed) return { actions: tidyUp, requeueAfterMilliseconds: 15_000 };
-  return { actions: tidyUp, status: changed(state, "Paused", { conditions: [completed], drop: ["Ready"] }) };
+  // A pause that was requested does not wait for a node any more.
+  const { ramet: { noTarget: _, ...ramet } = {}, ...status } = changed(state, "Paused", {
+    conditions: [completed],
+    drop: ["Ready"],
+  });
+  return { actions: tidyUp, status: { ...status, ramet } };
 }
 
 /**

@@ -9,13 +9,12 @@ import { startsSandbox } from "../../backends/checkpoint-parts.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { hasSystemCode, RametError, resultOrError } from "../../base/errors.ts";
-import { isUnderWay } from "../cluster/pause-checkpoint.ts";
 import { cellRuns, isEnded, pullProblem, startProblem } from "../cluster/pod-facts.ts";
 import type { Origin } from "../origin/origin.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { listed } from "../volumes/restored-volumes.ts";
 import { intendedEnd } from "./plan-disruption.ts";
-import { isRefusedByCpu, lacksFeatures, planOtherNode } from "./plan-other-node.ts";
+import { isRefusedByCpu, lacksFeatures, planOtherNode, withoutTarget } from "./plan-other-node.ts";
 import { planReplacedImage, replacedImage } from "./plan-paused.ts";
 import { awaitsImage, isResume } from "./rollback.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
@@ -176,7 +175,7 @@ function planInPod(state: SandboxState, { template }: ResolvedTemplate, pod: Pod
   if (start?.state === "failed") return { actions: [], status: failed(state, start.error) };
   if (isEnded(pod)) return { actions: [], status: ended(state, pod) };
   if (!cellRuns(pod)) return planWaiting(state, pod);
-  if (start !== undefined) return slowly(state, whyWaiting(state, start.lastError, pod));
+  if (start !== undefined) return withStartingPod(state, slowly(state, whyWaiting(state, start.lastError, pod)));
   return planContents(state, template, pod);
 }
 
@@ -202,18 +201,11 @@ function planWaiting(state: SandboxState, pod: Pod): SandboxPlan {
   if (state.avoidsInVain === true) return { actions: [{ do: "deletePod", pod }] };
   const unfit = lacksFeatures(state, pod);
   if (unfit !== undefined)
-    return { actions: [], status: notReady(state, unfit.code, unfit.describe(), problemOf(unfit)) };
+    return withoutTarget(state, pod, notReady(state, unfit.code, unfit.describe(), problemOf(unfit)));
   const problem = startProblem(pod);
-  if (problem !== undefined) {
-    const status = notReady(state, "StartContainerFailed", problem);
-    const isMoved = isUnderWay(state.sandbox.status?.ramet?.disruption);
-    return { actions: [], status, ...(isMoved && { requeueAfterMilliseconds: unscheduledMilliseconds }) };
-  }
+  if (problem !== undefined) return withoutTarget(state, pod, notReady(state, "StartContainerFailed", problem));
   return slowly(state, `Waiting for the Pod ${pod.metadata.name} to start`);
 }
-
-/** A node that its Pod avoids may stay after all. */
-const unscheduledMilliseconds = 15_000;
 
 /** Fails a sandbox of a set or a build after the pull timeout, with the words of the node or the registry. */
 function planUnpulled(state: SandboxState, pod: Pod, words: string): SandboxPlan {
@@ -237,6 +229,13 @@ function notPulled(pod: Pod, words: string): RametError {
 export function slowly(state: SandboxState, message: string): SandboxPlan {
   if (state.slowInMilliseconds > 0 || awaitsImage(state.sandbox)) return { actions: [] };
   return { actions: [], status: notReady(state, "PodStarting", message) };
+}
+
+/** If the Pod is lost with its node, the sandbox may run there although nobody has heard so. A fast start needs no write for that. */
+function withStartingPod({ startingCell }: SandboxState, plan: SandboxPlan): SandboxPlan {
+  if (plan.status === undefined || startingCell === undefined) return plan;
+  const { status } = plan;
+  return { ...plan, status: { ...status, ramet: { ...status.ramet, startingPod: startingCell } } };
 }
 
 /** A cell refuses connections until it listens, so a refusal is only reported if it lasts. */

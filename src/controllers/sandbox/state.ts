@@ -20,6 +20,7 @@ import type { Origin } from "../origin/origin.ts";
 import type { CpuPlan } from "../nodes/plan-cpus.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import type { RestoredVolumes } from "../volumes/restored-volumes.ts";
+import type { KnownCell } from "./former-pods.ts";
 import type { PodImage } from "./pod-image.ts";
 
 export interface SandboxState extends CellCallStates {
@@ -63,6 +64,10 @@ export interface SandboxState extends CellCallStates {
   automatic?: readonly Checkpoint[];
   /** Whether its node takes another automatic checkpoint now. @default true */
   hasTurn?: boolean;
+  /** Without a Pod: the cells of earlier ones in which the sandbox may still run. @default none */
+  formerCells?: readonly KnownCell[];
+  /** The cell of the Pod, while the sandbox is being started there. */
+  startingCell?: KnownCell | undefined;
   /** The UIDs of the `removedPods` of its status that were stopped. @default none */
   removedStopped?: ReadonlySet<string>;
   /** The fields without effect. */

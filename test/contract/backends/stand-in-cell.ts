@@ -33,6 +33,8 @@ export interface StandInBehaviour {
   captureError?: RametError;
   /** Publishes a checkpoint of any size, like a cell of an earlier version. */
   ignoresMaxBytes?: true;
+  /** The response to a restore waits for this after the sandbox runs. */
+  restoreResponseGate?: Promise<unknown>;
   /** Error of every boot and restore. */
   startError?: RametError;
   /** Error of every restore in place. */
@@ -167,7 +169,9 @@ export class StandInCell {
     this.restored = session.manifest.checkpointId;
     this.content = await readFile(join(session.imagePath, "checkpoint.img"), "utf8");
     await session.release();
-    return this.#start(identity);
+    const state = this.#start(identity);
+    await this.behaviour.restoreResponseGate;
+    return state;
   }
 
   #checkpoint(request: CheckpointRequest): Promise<CheckpointResult> {
