@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { RametError } from "../../src/base/errors.ts";
 import { annotations, labels } from "../../src/api/names/labels.ts";
 import { unscheduledWords } from "../../src/controllers/cluster/pod-facts.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
@@ -47,8 +48,19 @@ async function create(name: string, { policy, more = {} }: { policy?: string; mo
   await cluster.create({ apiVersion, kind: "Sandbox", metadata: { name, namespace: "t" }, spec: { template } });
   return cluster.sandbox(`t/${name}`, ({ status }) => status?.phase === "Running");
 }
+const preferring = (nodeName: string) => {
+  const preference = { matchExpressions: [{ key: "kubernetes.io/hostname", operator: "In", values: [nodeName] }] };
+  return [{ weight: 100, preference }];
+};
 const on = (name: string, nodeName: string) =>
   cluster.sandbox(`t/${name}`, ({ status }) => status?.phase === "Running" && status.nodeName === nodeName);
+/** The stand-in does not hold the end of a Pod, so this says only that it will come. */
+async function announceEviction(name: string): Promise<void> {
+  const target = { type: "DisruptionTarget", status: "True", reason: "EvictionByEvictionAPI", message: "" };
+  const conditions = [{ ...target, lastTransitionTime: new Date().toISOString() }];
+  const { resource } = cluster.seen.pods;
+  await resource.mergePatch({ namespace: "t", name }, { status: { conditions } }, { subresource: "status" });
+}
 const noTargetOf = ({ status }: Sandbox) => status?.ramet?.noTarget;
 const disruptionOf = ({ status }: Sandbox) => status?.ramet?.disruption;
 
@@ -139,15 +151,7 @@ it("captures sandboxes whose Pods are evicted together, at most four of a node a
   }
   const cells = new Map(names.map((name) => [name, node.cells.get(`t/${name}`)]));
   const capturing = () => names.filter((name) => cells.get(name)?.state.checkpointing !== undefined);
-  const target = { type: "DisruptionTarget", status: "True", reason: "EvictionByEvictionAPI", message: "" };
-  const conditions = [{ ...target, lastTransitionTime: new Date().toISOString() }];
-  const condemn = (name: string) =>
-    cluster.seen.pods.resource.mergePatch(
-      { namespace: "t", name },
-      { status: { conditions } },
-      { subresource: "status" },
-    );
-  await Promise.all(names.map(condemn));
+  await Promise.all(names.map(announceEviction));
   const pending = () =>
     cluster.seen.checkpoints.store.list().filter(({ metadata }) => metadata.name.startsWith("evicted-")).length;
   await expect.poll(() => [pending(), capturing().length], { timeout: 60_000 }).toEqual([7, 4]);
@@ -195,6 +199,21 @@ it("moves the sandboxes of a cordoned node to another one, at most four at the s
     "Of 2 nodes, 1 do not accept its Pod, 1 do not have the labels that it needs",
   );
   for (const name of ["paused-later", "ends"]) expect(disruptionOf(await on(name, "a"))).toBeUndefined();
+});
+
+it("runs a sandbox on that cannot be moved because the store is full, and saves it when its Pod is ended after that", async () => {
+  await nodes.cordon("a", false);
+  node.behaviours.set("t/unsaved", { captureError: new RametError("StoreFull", "the store is full") });
+  const affinity = { nodeAffinity: { preferredDuringSchedulingIgnoredDuringExecution: preferring("a") } };
+  await create("unsaved", { more: { affinity } });
+  await on("unsaved", "a");
+  await nodes.cordon("a", true);
+  const { status } = await cluster.sandbox("t/unsaved", (one) => disruptionOf(one)?.outcome === "Withdrawn");
+  const problem = { code: "StoreFull", retryAt: expect.any(String) as string };
+  expect(status).toMatchObject({ phase: "Running", nodeName: "a", ramet: { disruption: { failures: 1, problem } } });
+  await announceEviction("unsaved");
+  const moved = await on("unsaved", "b");
+  expect(disruptionOf(moved)).toMatchObject({ cause: "Evicted", outcome: "Migrated" });
 });
 
 it("pauses sandboxes with the policy Pause when their node is about to be deleted", async () => {
@@ -264,6 +283,34 @@ it("fills a set on another node before it removes its sandboxes from one that le
   expect(least).toBe(3);
   await expect.poll(found, { timeout: 60_000 }).toEqual([]);
 });
+
+it("rolls a set to another template while its node is drained", async () => {
+  const members = () =>
+    cluster.seen.sandboxes.store.list().filter(({ metadata }) => metadata.labels?.[labels.sandboxPool] === "pool");
+  const ready = () => cluster.seen.sets.store.get("t/pool")?.status?.availableReplicas ?? 0;
+  let least = 3;
+  const stop = cluster.seen.sets.store.subscribe(() => (least = Math.min(least, ready())));
+  await nodes.taint("b");
+  const template = { spec: { ...spec, containers: [{ ...spec.containers[0], command: ["sleep", "2"] }] } };
+  await Promise.all([
+    nodes.cordon("a", true),
+    cluster.seen.sets.resource.mergePatch({ namespace: "t", name: "pool" }, { spec: { template } }),
+  ]);
+  await expect
+    .poll(
+      () =>
+        members().map(({ metadata, status, spec: own }) => [
+          metadata.deletionTimestamp ?? status?.nodeName,
+          status?.phase,
+          JSON.stringify(own.template).includes('["sleep","2"]'),
+        ]),
+      { timeout: 60_000 },
+    )
+    .toEqual(Array.from({ length: 3 }, () => ["b", "Running", true]));
+  stop();
+  expect(least).toBeGreaterThanOrEqual(2);
+  await cluster.seen.sets.resource.delete({ namespace: "t", name: "pool" });
+});
 type Budget = KubeObject & { spec: { minAvailable: number } };
 
 it("moves a sandbox once from a node whose taint it tolerates for some time, and not back to it", async () => {
@@ -273,9 +320,7 @@ it("moves a sandbox once from a node whose taint it tolerates for some time, and
   const key = "team/drain";
   const tolerations = [{ key, operator: "Exists", effect: "NoExecute", tolerationSeconds: 3_600 }];
   // The scheduler prefers the node that it is to leave.
-  const preference = { matchExpressions: [{ key: "kubernetes.io/hostname", operator: "In", values: ["a"] }] };
-  const preferred = [{ weight: 100, preference }];
-  const affinity = { nodeAffinity: { preferredDuringSchedulingIgnoredDuringExecution: preferred } };
+  const affinity = { nodeAffinity: { preferredDuringSchedulingIgnoredDuringExecution: preferring("a") } };
   await create("tolerant", { more: { tolerations, affinity } });
   await on("tolerant", "a");
   await nodes.evict("a", key);
@@ -288,11 +333,7 @@ it("moves a sandbox once from a node whose taint it tolerates for some time, and
   // The node that its next Pod avoids stays after all, and no other one takes it.
   await nodes.cordon("a", true);
   await nodes.evict("b", key);
-  // The stand-in does not hold the end of a Pod, so this says only that it will come.
-  const target = { type: "DisruptionTarget", status: "True", reason: "EvictionByEvictionAPI", message: "" };
-  const conditions = [{ ...target, lastTransitionTime: new Date().toISOString() }];
-  const at = { namespace: "t", name: "tolerant" };
-  await cluster.seen.pods.resource.mergePatch(at, { status: { conditions } }, { subresource: "status" });
+  await announceEviction("tolerant");
   const { metadata } = await cluster.pod("t/tolerant", (pod) => unscheduledWords(pod) !== undefined);
   await nodes.taint("b");
   const back = await on("tolerant", "b");

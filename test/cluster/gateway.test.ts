@@ -2,6 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
 import { request, WebSocket } from "undici";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
@@ -311,6 +312,20 @@ it("reports a paused sandbox as not ready, and finds it after it was resumed in 
   await pause(false);
   await cluster.sandbox("t/web", ({ status }) => status?.phase === "Running");
   await expect.poll(async () => (await askWeb({ path: "/disconnected" })).status, long).toBe(200);
+});
+
+it("ends an open response with an error when the Pod of its sandbox is ended, and serves the next one from the next Pod", async () => {
+  const before = await cluster.sandbox("t/web", ({ status }) => status?.phase === "Running");
+  const { body } = await request(`http://127.0.0.1:${gateway.port}/events`, { headers: headers() });
+  const response = text(body);
+  await cluster.seen.pods.resource.delete({ namespace, name: "web" });
+  await expect(response).rejects.toThrow();
+  await expect.poll(async () => (await askWeb({ path: "/disconnected" })).status, long).toBe(200);
+  const { status } = await cluster.sandbox(
+    "t/web",
+    ({ status: own }) => own?.ramet?.disruption?.outcome === "Migrated",
+  );
+  expect(status?.podInfo?.podUID).not.toBe(before.status?.podInfo?.podUID);
 });
 
 it("keeps admitting known clients, but no new ones, while the API server does not respond", async () => {

@@ -1,14 +1,19 @@
 import type { Checkpoint, CheckpointStatus } from "../../api/kinds/checkpoint.ts";
 import { finalizers } from "../../api/names/labels.ts";
+import { isLocalNode } from "../../api/names/system-names.ts";
+import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
+import { volumeClaims } from "../../api/pod/volume-claims.ts";
+import type { Pod } from "../../api/schema/pod.ts";
 import { findParts, type PartsRemoval, removeParts } from "../../backends/checkpoint-parts.ts";
 import { partsOf } from "../../backends/checkpoint-record.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { dataNameOf, ownDataNameOf } from "../cluster/pause-checkpoint.ts";
 import { startCapture } from "./capture.ts";
+import { isOfDisruption } from "./gather.ts";
 import { startImport } from "./import.ts";
 import { isShared, shareStored } from "./share-stored.ts";
-import type { CheckpointAction, CheckpointDependencies, CheckpointState } from "./state.ts";
+import type { CapturableSource, CheckpointAction, CheckpointDependencies, CheckpointState } from "./state.ts";
 import { writePhase } from "./status.ts";
 
 /** Carries out one action. Every action can be repeated: an existing or a deleted object is no error. */
@@ -35,7 +40,9 @@ export async function applyAction(
     case "stopSource": {
       const { sandbox, pod } = action.source;
       const why = `stopped by the checkpoint ${checkpoint.metadata.name} (keepRunning is false)`;
-      return dependencies.runtime.stop(sandboxRef(sandbox, pod), why);
+      await dependencies.runtime.stop(sandboxRef(sandbox, pod), why);
+      if (isReplaced(checkpoint, action.source, dependencies)) await removeEnded(pod, dependencies);
+      return;
     }
     case "deleteCheckpoint": {
       const { uid } = checkpoint.metadata;
@@ -44,6 +51,34 @@ export async function applyAction(
     case "removeData":
       return removeData(checkpoint, action.status, dependencies);
   }
+}
+
+/**
+ * Whether the next Pod of a moved sandbox need not wait until the kubelet has noticed the end of this one: nothing in it runs any more, as
+ * its cell has captured the sandbox to end it and answers that it stops, and nothing else has to be ended or unmounted.
+ */
+function isReplaced(
+  checkpoint: Checkpoint,
+  source: CapturableSource,
+  { departures, nodes }: CheckpointDependencies,
+): boolean {
+  const { metadata, spec } = source.pod;
+  const volumes = spec.volumes ?? [];
+  const isCellAlone =
+    spec.containers.length === 1 && (spec.initContainers ?? []).every((one) => one["restartPolicy"] !== "Always");
+  const isDetached = volumeClaims(volumes, metadata.name).length === 0 && volumes.every((one) => !("csi" in one));
+  return (
+    isOfDisruption(checkpoint, source, departures) &&
+    disruptionPolicyOf(source.pod) === "Migrate" &&
+    isCellAlone &&
+    isDetached &&
+    // It has no kubelet, and removes its Pods as soon as they end.
+    !isLocalNode(nodes.store.get(spec.nodeName ?? "")?.metadata.labels)
+  );
+}
+
+async function removeEnded({ metadata }: Pod, { informers }: CheckpointDependencies): Promise<void> {
+  await informers.pods.resource.delete(metadata, { uid: metadata.uid, gracePeriodSeconds: 0 });
 }
 
 function findPublished(

@@ -100,7 +100,7 @@ export interface CheckpointDependencies
   extends
     Omit<ClusterParts, "sandboxWrites">,
     Omit<DataParts, "quotas">,
-    Pick<CellParts, "runtime" | "departures">,
+    Pick<CellParts, "runtime" | "departures" | "nodes">,
     Pick<ProcessParts, "clock" | "log"> {
   statuses: StatusWriter<Checkpoint>;
   ownWrites: OwnWrites<Checkpoint>;

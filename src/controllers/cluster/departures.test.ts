@@ -382,7 +382,7 @@ it("resumes a sandbox that no node took when a node is added, uncordoned or read
   const waiting = (seconds: number) => {
     const noTarget = { cause: "Evicted", at: start.toISOString(), message: "none", retryAt: retryAt(seconds) };
     const { status, ...rest } = sandbox("a", { phase: "Paused", disruption: underWay });
-    sandboxes.put({ ...rest, status: { ...status, ramet: { ...status?.ramet, noTarget } } } as Sandbox);
+    sandboxes.put({ ...rest, status: { ...status, ramet: { ...status?.ramet, noTarget } } });
   };
   const retryAt = (seconds: number) => new Date(clock.now().getTime() + seconds * 1000).toISOString();
   nodes.put(node("old", { unschedulable: true }));
@@ -398,7 +398,7 @@ it("resumes a sandbox that no node took when a node is added, uncordoned or read
       nodes.put(notReady("new"));
       nodes.put(node("new"));
     },
-    () => clock.advance(600_000),
+    () => { clock.advance(600_000); },
   ]) {
     clock.advance(1_000);
     waiting(600);

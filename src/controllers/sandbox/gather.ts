@@ -79,8 +79,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     automatic: all.filter(isAutomatic),
     otherCheckpoint: otherCheckpoint(cache.checkpointsOf(keyOf(sandbox.metadata))),
     departure: await departureOf(sandbox, pod, dependencies),
-    formerCells: pod === undefined ? formerPods.of(sandbox, capturedIn(pauseCheckpoint)) : [],
-    startingCell: pod && formerPods.startingIn(pod),
+    ...cellsOf(sandbox, { pod, pauseCheckpoint }, formerPods),
     removedStopped: new Set(
       (sandbox.status?.ramet?.removedPods ?? [])
         .map(({ podUID }) => podUID)
@@ -99,11 +98,14 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
   };
 }
 
-/** The Pod that the checkpoint of a pause has left paused. */
-function capturedIn(checkpoint: Checkpoint | undefined): string | undefined {
-  return checkpoint !== undefined && !isAutomatic(checkpoint) && isCloneable(checkpoint)
-    ? capturedPodUid(checkpoint)
-    : undefined;
+function cellsOf(
+  sandbox: Sandbox,
+  { pod, pauseCheckpoint: held }: Pick<SandboxState, "pod" | "pauseCheckpoint">,
+  formerPods: SandboxDependencies["formerPods"],
+): Pick<SandboxState, "formerCells" | "startingCell"> {
+  if (pod !== undefined) return { startingCell: formerPods.startingIn(pod) };
+  const isCaptured = held !== undefined && !isAutomatic(held) && isCloneable(held);
+  return { formerCells: formerPods.of(sandbox, isCaptured ? capturedPodUid(held) : undefined) };
 }
 
 /** One that a pause waits for comes before the waiting ones. */

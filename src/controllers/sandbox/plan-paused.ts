@@ -1,4 +1,5 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { checkpointsKept } from "../../api/pod/disruption.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
@@ -33,12 +34,17 @@ export function planPaused(state: SandboxState): SandboxPlan {
   // A resume that was requested meanwhile needs no status in between.
   if (resume !== undefined) return { actions: tidyUp, status: resume() };
   if (isResumed) return { actions: tidyUp, requeueAfterMilliseconds: 15_000 };
-  // A pause that was requested does not wait for a node any more.
-  const { ramet: { noTarget: _, ...ramet } = {}, ...status } = changed(state, "Paused", {
-    conditions: [completed],
-    drop: ["Ready"],
-  });
-  return { actions: tidyUp, status: { ...status, ramet } };
+  return {
+    actions: tidyUp,
+    status: withoutNoTarget(changed(state, "Paused", { conditions: [completed], drop: ["Ready"] })),
+  };
+}
+
+/** A pause that was requested does not wait for a node any more. */
+function withoutNoTarget(status: SandboxStatus): SandboxStatus {
+  if (status.ramet?.noTarget === undefined) return status;
+  const { noTarget: _, ...ramet } = status.ramet;
+  return { ...status, ramet };
 }
 
 /**
