@@ -188,7 +188,16 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
       clock: client.clock,
       atOnce: cells.concurrentMoves,
     });
-    const parts = { informers, seal, credentialKeys: credentials, engines, nodes, nodeCpus, storeReports, userNamespaces };
+    const parts = {
+      informers,
+      seal,
+      credentialKeys: credentials,
+      engines,
+      nodes,
+      nodeCpus,
+      storeReports,
+      userNamespaces,
+    };
     await work(options, { ...opened, ...parts, departures }, signal).finally(() => {
       departures.close();
     });

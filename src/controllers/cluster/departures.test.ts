@@ -398,7 +398,9 @@ it("resumes a sandbox that no node took when a node is added, uncordoned or read
       nodes.put(notReady("new"));
       nodes.put(node("new"));
     },
-    () => { clock.advance(600_000); },
+    () => {
+      clock.advance(600_000);
+    },
   ]) {
     clock.advance(1_000);
     waiting(600);
