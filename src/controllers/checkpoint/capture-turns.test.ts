@@ -5,7 +5,6 @@ import { Pod } from "../../api/schema/pod.ts";
 import { ObjectStore } from "../../kube/store.ts";
 import { disruptionCheckpointName } from "../cluster/pause-checkpoint.ts";
 import { CaptureTurns } from "./capture-turns.ts";
-import type { CheckpointPlan } from "./state.ts";
 
 const start = Date.parse("2030-01-01T00:00:00Z");
 const after = (seconds: number) => new Date(start + seconds * 1000);
@@ -17,7 +16,6 @@ const metadata = (name: string, more: object = {}) => ({
   creationTimestamp: after(0).toISOString(),
   ...more,
 });
-const begins = { actions: [{ do: "startCapture" }] } as unknown as CheckpointPlan;
 
 /** Sandboxes of one node whose Pods are ended at the same time, with these grace periods. */
 function world(graces: Record<string, number>) {
@@ -54,10 +52,10 @@ function world(graces: Record<string, number>) {
     own.set(name, checkpoint);
     checkpoints.put(checkpoint);
   }
-  const plan = (name: string, seconds: number) => turns.plan(own.get(name)!, after(seconds), begins);
+  const wait = (name: string, seconds: number) => turns.waitMilliseconds(own.get(name)!, after(seconds));
   return {
     turns,
-    plan,
+    wait,
     own,
     begin: (name: string) => capturing.set(`pod-${name}`, own.get(name)!.metadata.uid),
     end: (name: string) => {
@@ -68,34 +66,32 @@ function world(graces: Record<string, number>) {
 }
 
 it("lets a sandbox wait for others of its node, and begin when one of them is captured", () => {
-  const { turns, plan, own, begin, end } = world({ a: 30, b: 30, c: 30 });
+  const { turns, wait, own, begin, end } = world({ a: 30, b: 30, c: 30 });
   for (const name of ["a", "b"]) {
-    expect(plan(name, 0)).toBe(begins);
+    expect(wait(name, 0)).toBeUndefined();
     begin(name);
   }
-  expect(plan("c", 1)).toEqual({ actions: [], requeueAfterMilliseconds: 5_000 });
+  expect(wait("c", 1)).toBe(5_000);
   expect(turns.next(after(1))).toEqual([]);
   end("a");
   expect(turns.next(after(2))).toEqual([`t/${own.get("c")?.metadata.name}`]);
-  expect(plan("c", 2)).toBe(begins);
+  expect(wait("c", 2)).toBeUndefined();
 });
 
 it("lets no sandbox wait longer than half of the time for which its end is held", () => {
-  const { plan, begin } = world({ a: 30, b: 30, patient: 30, short: 12, forced: 0 });
+  const { wait, begin } = world({ a: 30, b: 30, patient: 30, short: 12, forced: 0 });
   for (const name of ["a", "b"]) begin(name);
   // Of 12 s, the cell holds 5.
-  expect(plan("short", 1)).toEqual({ actions: [], requeueAfterMilliseconds: 1_500 });
-  expect(plan("short", 2.5)).toBe(begins);
-  expect(plan("forced", 0)).toBe(begins);
+  expect(wait("short", 1)).toBe(1_500);
+  expect(wait("short", 2.5)).toBeUndefined();
+  expect(wait("forced", 0)).toBeUndefined();
   // Of 30 s, it holds 19.
-  expect(plan("patient", 9)).toEqual({ actions: [], requeueAfterMilliseconds: 500 });
-  expect(plan("patient", 9.5)).toBe(begins);
+  expect(wait("patient", 9)).toBe(500);
+  expect(wait("patient", 9.5)).toBeUndefined();
 });
 
-it("lets nobody wait for captures of a silent node whose time has passed, and changes no other plan", () => {
-  const { turns, plan, begin } = world({ a: 12, b: 12, c: 30 });
+it("lets nobody wait for captures of a silent node whose time has passed", () => {
+  const { wait, begin } = world({ a: 12, b: 12, c: 30 });
   for (const name of ["a", "b"]) begin(name);
-  expect(plan("c", 5.5)).toBe(begins);
-  const idle: CheckpointPlan = { actions: [] };
-  expect(turns.plan(world({ other: 30 }).own.get("other")!, after(0), idle)).toBe(idle);
+  expect(wait("c", 5.5)).toBeUndefined();
 });

@@ -8,7 +8,6 @@ import { orderOf } from "../cluster/move-facts.ts";
 import { disruptionCheckpointName } from "../cluster/pause-checkpoint.ts";
 import { planCaptures, type WaitingCapture } from "../cluster/plan-moves.ts";
 import type { Captures } from "./captures.ts";
-import type { CheckpointPlan } from "./state.ts";
 
 interface CaptureTurnsOptions extends Pick<ClusterParts, "informers" | "cache"> {
   captures: Pick<Captures, "ofPod">;
@@ -31,13 +30,12 @@ export class CaptureTurns {
     );
   }
 
-  /** A plan without the start of a capture whose turn it is not. Nothing is awaited between this and the start. */
-  plan({ metadata }: Checkpoint, now: Date, plan: CheckpointPlan): CheckpointPlan {
-    if (!plan.actions.some((action) => action.do === "startCapture")) return plan;
+  /** How long a capture waits for its turn at most. Undefined: it begins, and nothing may be awaited before that. */
+  waitMilliseconds({ metadata }: Checkpoint, now: Date): number | undefined {
     const { waiting, begins } = this.#turns(now);
     const own = waiting.find(({ key }) => key === keyOf(metadata));
-    if (own === undefined || begins.has(own.key)) return plan;
-    return { actions: [], requeueAfterMilliseconds: Math.min(againMilliseconds, own.latestInMilliseconds) };
+    if (own === undefined || begins.has(own.key)) return undefined;
+    return Math.min(againMilliseconds, own.latestInMilliseconds);
   }
 
   /** The keys of the checkpoints whose turn it is. */

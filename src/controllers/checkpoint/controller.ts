@@ -13,7 +13,7 @@ import { CaptureTurns } from "./capture-turns.ts";
 import { Captures } from "./captures.ts";
 import { gather, isOfDisruption } from "./gather.ts";
 import { planCheckpoint } from "./plan.ts";
-import type { CheckpointDependencies } from "./state.ts";
+import type { CheckpointDependencies, CheckpointPlan, CheckpointState } from "./state.ts";
 import { writeStatus } from "./status.ts";
 import { CheckpointUsage } from "./usage.ts";
 
@@ -58,10 +58,21 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
   // Nothing is awaited between this and the start of the capture, so two checkpoints cannot get the same place.
   const isOwn = isOfDisruption(found.checkpoint, found.source, dependencies.departures);
   const state = { ...found, quota: dependencies.usage.of({ ...found, isOfDisruption: isOwn }) };
-  const plan = isOwn ? dependencies.turns.plan(cached, state.now, planCheckpoint(state)) : planCheckpoint(state);
+  const plan = isOwn ? inTurn(state, planCheckpoint(state), dependencies) : planCheckpoint(state);
   for (const action of plan.actions) await applyAction(state, action, dependencies);
   await writeStatus(state.checkpoint, plan, dependencies);
   return plan;
+}
+
+/** Without the start of a capture whose turn it is not. */
+function inTurn(
+  { checkpoint, now }: CheckpointState,
+  plan: CheckpointPlan,
+  { turns }: CheckpointDependencies,
+): CheckpointPlan {
+  if (!plan.actions.some((action) => action.do === "startCapture")) return plan;
+  const requeueAfterMilliseconds = turns.waitMilliseconds(checkpoint, now);
+  return requeueAfterMilliseconds === undefined ? plan : { actions: [], requeueAfterMilliseconds };
 }
 
 /** Creates the controller that takes checkpoints. */

@@ -30,15 +30,7 @@ import {
   targetOf,
 } from "./move-facts.ts";
 import { isUnderWay } from "./pause-checkpoint.ts";
-import {
-  type Candidate,
-  defaultAtOnce,
-  type Moving,
-  type Moves,
-  planMoves,
-  planResumes,
-  type Turn,
-} from "./plan-moves.ts";
+import { type Candidate, type Moving, type Moves, planMoves, planResumes, type Turn } from "./plan-moves.ts";
 import { isEnded, unscheduledWords } from "./pod-facts.ts";
 import type { Informers } from "./resources.ts";
 
@@ -233,7 +225,7 @@ export class Departures {
   }
 
   #plannedMoves(): Map<string, Departure> {
-    const { atOnce = defaultAtOnce } = this.#options;
+    const { atOnce } = this.#options;
     const leaving = this.#options.nodes.store.list().filter((node) => leavingNode(node).leaving);
     const all = atOnce === 0 ? [] : leaving.flatMap((node) => this.#candidatesOn(node));
     const found = all.flatMap(({ uid, candidate }) => (candidate === undefined ? [] : [{ uid, candidate }]));
@@ -263,7 +255,7 @@ export class Departures {
     return planResumes({
       captured: captured.map((sandbox) => orderOf(sandbox, undefined)),
       moving: captured.length === 0 ? [] : this.#underWay(),
-      atOnce: this.#options.atOnce || defaultAtOnce,
+      atOnce: this.#options.atOnce,
     });
   }
 

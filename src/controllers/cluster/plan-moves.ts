@@ -15,8 +15,8 @@ export interface Moves {
   /** Sandboxes that are captured or resumed now, as far as they use the store and the nodes. */
   moving: readonly Moving[];
   nodes: readonly TargetNode[];
-  /** How many sandboxes of a node move at the same time; twice as many of a namespace, and four times as many in all. */
-  atOnce: number;
+  /** How many sandboxes of a node move at the same time; twice as many of a namespace, and four times as many in all. @default 4 */
+  atOnce?: number | undefined;
   /** Whether a node is known to have the CPU features of another one. */
   hasCpu: (from: string, to: string) => boolean | undefined;
 }
@@ -88,14 +88,14 @@ export interface WaitingCapture extends Ordered {
 
 /** Which captures begin now, by key. Pure. */
 export function planCaptures({ waiting, running, atOnce }: Captures): Set<string> {
-  const places = placesFor(running, atOnce || defaultAtOnce);
+  const places = placesFor(running, atOnce);
   const due = waiting.filter(({ latestInMilliseconds }) => latestInMilliseconds <= 0);
   for (const one of due) places.take(one);
   const others = waiting.filter((one) => !due.includes(one)).sort(inOrder);
   return new Set([...due, ...others.filter((one) => places.take(one))].map(({ key }) => key));
 }
 
-export const defaultAtOnce = 4;
+const defaultAtOnce = 4;
 
 const now: Turn = { turn: "now" };
 const later: Turn = { turn: "later" };
@@ -117,7 +117,8 @@ function inOrder(a: Ordered & { urgent?: boolean }, b: Ordered & { urgent?: bool
 type Placed = Ordered & { place?: Pick<Placement, "nodeName"> };
 
 /** Counts by source node, by namespace and in all. Those that resume are not limited by their former node. */
-function placesFor(taken: readonly Pick<Moving, "namespace" | "nodeName">[], atOnce: number) {
+function placesFor(taken: readonly Pick<Moving, "namespace" | "nodeName">[], given: number | undefined) {
+  const atOnce = given || defaultAtOnce;
   const counts = new Map<string, number>();
   const keysOf = ({ namespace, nodeName }: { namespace: string; nodeName?: string }): [string, number][] => [
     ...(nodeName === undefined ? [] : [[`node ${nodeName}`, atOnce] as [string, number]]),
