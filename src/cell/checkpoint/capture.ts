@@ -163,7 +163,8 @@ async function captureFiles(
   const cutAt = subject.clock.now().toISOString();
   const { skipped: count, names } = await phases.phase("layer", () => captureLayer(subject, path, maxBytes));
   if (!keepRunning) await subject.sandbox.engine.pause();
-  const leftOut = count > 0 ? { count, names } : undefined;
+  // A guest of an earlier release counts sockets too, and names none.
+  const leftOut = names.length > 0 ? { count, names } : undefined;
   return { cutAt, pausedMilliseconds: 0, held: !keepRunning, ...defined({ leftOut }) };
 }
 
