@@ -1,5 +1,5 @@
 // Ramet-link provides the network of one sandbox ("net") and the namespaces of one cell on a single machine ("pod"), copies and
-// removes the directories of volumes ("tree"), locks files ("lock"), and checks whether this machine supports the first two ("probe").
+// removes the directories of volumes ("tree"), locks files ("lock"), sweeps the cache of a node ("sweep"), and checks whether this machine supports the first two ("probe").
 package main
 
 import (
@@ -19,6 +19,7 @@ const usage = `usage:
   ramet-link tree …                    copies or removes a directory of a volume
   ramet-link layer …                   unpacks the files of a named snapshot
   ramet-link root …                    adds layers to a sandbox that waits to be restored
+  ramet-link sweep …                   removes the caches of deleted namespaces from a node
   ramet-link lock …                    locks a file that the caller has open
   ramet-link probe                     what this machine allows, as JSON
 `
@@ -44,6 +45,8 @@ func main() {
 		os.Exit(layer.Main(os.Args[2:]))
 	case "root":
 		os.Exit(layer.ReplaceRoot(os.Args[2:]))
+	case "sweep":
+		os.Exit(sweepForever(os.Args[2:]))
 	case "lock":
 		os.Exit(lockPassed(os.Args[2:]))
 	case "tree":

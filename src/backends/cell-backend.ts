@@ -10,7 +10,7 @@ import { RametError } from "../base/errors.ts";
 import { type Deadline, within } from "../base/within.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
 import type { CheckpointStore } from "../store/checkpoint-store.ts";
-import { isLayer, type Manifest, sizeOf } from "../store/manifest.ts";
+import { isLayer, type Manifest, piecesOf, sizeOf } from "../store/manifest.ts";
 import type { Backend, Capture, CheckpointName, CloneRequest, SandboxHolds } from "./backend.ts";
 import type { Started } from "./runtime.ts";
 import type { CellCredentials } from "./cell-keys.ts";
@@ -148,7 +148,7 @@ const captureHint =
 
 /** A manifest as a capture, with the measurements of the call that wrote it, if known. */
 function captureOf(manifest: Manifest, manifestDigest: string, measured?: CheckpointResult): Capture {
-  const { contents, cutAt, templateDigest, image, consistency, randomPrograms, clonedBytes } = manifest;
+  const { contents, cutAt, templateDigest, image, consistency, randomPrograms, clonedBytes, leftOut } = manifest;
   return {
     parts: [
       {
@@ -160,7 +160,13 @@ function captureOf(manifest: Manifest, manifestDigest: string, measured?: Checkp
         sizeBytes: sizeOf(manifest),
         consistency,
         needs: needsOf(manifest),
-        ...defined({ layers: layersOf(manifest, manifestDigest), randomPrograms, clonedBytes }),
+        ...defined({
+          pieces: piecesOf(manifest)?.map((piece) => ({ ...piece, cutAt })),
+          layers: layersOf(manifest, manifestDigest),
+          randomPrograms,
+          clonedBytes,
+          leftOut,
+        }),
       },
     ],
     isDurable: true,

@@ -1,4 +1,5 @@
 import { controllerLabels as labels, controllerName as name } from "../api/names/system-names.ts";
+import { defined } from "../base/defined.ts";
 import type { InstallOptions, MountedStore } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import {
@@ -7,9 +8,10 @@ import {
   metricsArguments,
   metricsIngress,
   metricsService,
+  restrictedSecurityContext,
   serverDeployment,
 } from "./server-deployment.ts";
-import { type Rights, roles } from "./rights.ts";
+import { boundRole, type Rights, rights, roles } from "./rights.ts";
 
 type CommonOptions = Pick<
   InstallOptions<unknown, unknown>,
@@ -87,4 +89,56 @@ function deployment(
       ...(mount ? [{ name: "store", persistentVolumeClaim: { claimName: mount.claim } }] : []),
     ],
   });
+}
+
+export const sweeperName = "ramet-node-cache";
+export const sweeperRights = rights("cluster", { "namespaces: list": "find the caches of deleted namespaces" });
+
+/**
+ * Returns what removes the caches of deleted namespaces from nodes: a cell has the directory of its own namespace only, and controllers
+ * have none. The program reads the names and UIDs of namespaces, and nothing else of the cluster.
+ */
+export function nodeCacheSweeper({
+  namespace,
+  annotations,
+  cellImage: image,
+  cells,
+}: Pick<InstallOptions<unknown, unknown>, "namespace" | "annotations" | "cellImage" | "cells">): Manifest[] {
+  const path = cells?.nodeCachePath;
+  if (path === undefined) return [];
+  const at = { name: sweeperName, namespace };
+  const matchLabels = { "app.kubernetes.io/name": at.name };
+  const container = {
+    name: "sweep",
+    image,
+    command: ["ramet-link", "sweep", "/cache"],
+    resources: { requests: { cpu: "1m", memory: "16Mi" }, limits: { memory: "64Mi" } },
+    // Sandboxes own the files.
+    securityContext: {
+      ...restrictedSecurityContext,
+      runAsUser: 0,
+      capabilities: { drop: ["ALL"], add: ["DAC_OVERRIDE", "FOWNER"] },
+    },
+    volumeMounts: [{ name: "cache", mountPath: "/cache" }],
+  };
+  const spec = {
+    serviceAccountName: at.name,
+    securityContext: { seccompProfile: { type: "RuntimeDefault" } },
+    // Any node can have had sandboxes.
+    tolerations: [{ operator: "Exists" }],
+    terminationGracePeriodSeconds: 5,
+    containers: [container],
+    volumes: [{ name: "cache", hostPath: { path, type: "DirectoryOrCreate" } }],
+  };
+  return [
+    serviceAccount(at, {}),
+    ...boundRole(defined({ name: at.name, annotations }), sweeperRights, { kind: "ServiceAccount", ...at }),
+    {
+      apiVersion: "apps/v1",
+      kind: "DaemonSet",
+      metadata: { ...at, labels: matchLabels, ...defined({ annotations }) },
+      spec: { selector: { matchLabels }, template: { metadata: { labels: matchLabels }, spec } },
+    },
+    ingressPolicy(at, matchLabels, []),
+  ];
 }

@@ -3,7 +3,7 @@ import { labels as cellLabels } from "../api/names/labels.ts";
 import { systemNamespace } from "../api/names/system-names.ts";
 import { cellPort } from "../api/wire/cell-api.ts";
 import { admissionPolicies } from "./admission-policies.ts";
-import { controllerManifests } from "./controller-manifests.ts";
+import { controllerManifests, nodeCacheSweeper } from "./controller-manifests.ts";
 import { controllerRights } from "./controller-rights.ts";
 import { clientApiManifests, gatewayManifests } from "./http-server-manifests.ts";
 import { clientRole } from "./http-server-rights.ts";
@@ -68,6 +68,7 @@ function runtimeControllers(options: InstallOptions<unknown, unknown>): Manifest
       args: serverArguments("controller", { ...options, leaderElect: true }),
       store: storeAccess(store),
     }),
+    ...nodeCacheSweeper(options),
     ...(servedNamespaces ?? []).map((served) => cellNetworkPolicy(served, options)),
   ];
 }

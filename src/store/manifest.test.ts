@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { draft, secret } from "../../test/contract/store/draft.ts";
 import { canonicalJson } from "../base/canonical-json.ts";
-import { decodeManifest, digestOf, encodeManifest, manifestFrom } from "./manifest.ts";
+import { decodeManifest, digestOf, encodeManifest, manifestFrom, piecesOf } from "./manifest.ts";
 
 const ref = { namespace: "team-a", checkpointId: "c1" };
 const files = [
@@ -22,6 +22,27 @@ it("has a digest that does not depend on the order of its fields and files", () 
     "pages.img",
   ]);
   expect(one.bytes.toString()).not.toContain(secret);
+});
+
+it("has a digest of its files that is equal if they are, whatever its memory is", () => {
+  const [a, b] = ["a", "b"].map((text) => digestOf(Buffer.from(text))) as [string, string];
+  const pieces = (memory: string, written: string, changes = {}) => {
+    const pages = { name: "pages.img", sizeBytes: 8192, digest: digestOf(Buffer.from(memory + written)) };
+    const split = { atBytes: 4096, digests: [memory, written] as [string, string] };
+    return piecesOf(manifestFrom(ref, [{ ...pages, split }], draft(changes)));
+  };
+  const [memory, written] = pieces(a, b) ?? [];
+  expect(memory).toMatchObject({ content: "memory", sizeBytes: 4096 });
+  expect(written).toMatchObject({ content: "filesystem", sizeBytes: 4096 });
+  expect(pieces(b, b)).toEqual([
+    { ...memory, digest: expect.not.stringMatching(memory?.digest ?? "") as string },
+    written,
+  ]);
+  expect(pieces(a, a)?.[1]).not.toEqual(written);
+  // Files alone are one piece; memory of an earlier release is not told apart.
+  const ofFiles = draft({ contents: ["filesystem"] });
+  expect(piecesOf(manifestFrom(ref, files, ofFiles))).toMatchObject([{ content: "filesystem", sizeBytes: 3 }]);
+  expect(piecesOf(manifestFrom(ref, files, draft()))).toBeUndefined();
 });
 
 it("rejects an invalid draft and names the field", () => {

@@ -5,7 +5,7 @@ import * as z from "zod";
 import { ContainerSpec } from "../api/wire/cell-api.ts";
 import { Digest } from "../api/schema/digest.ts";
 import { Envelope, LayerRef, mostLayers } from "../api/wire/grant.ts";
-import { Contents, RandomPrograms } from "../api/schema/metadata.ts";
+import { Contents, LeftOut, RandomPrograms } from "../api/schema/metadata.ts";
 import { canonicalJson } from "../base/canonical-json.ts";
 import { RametError, textOfError } from "../base/errors.ts";
 import { tolerantParse } from "../base/tolerant-parse.ts";
@@ -20,7 +20,13 @@ export const FileName = z
   .max(128)
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "must be a file name of letters, digits, '.', '_' and '-'");
 
-export const ManifestFile = z.object({ name: FileName, sizeBytes: z.number().int().min(0), digest: Digest });
+export const ManifestFile = z.object({
+  name: FileName,
+  sizeBytes: z.number().int().min(0),
+  digest: Digest,
+  /** Of a file that begins with the memory and ends with the files of a sandbox: where the files begin, and the digests of both. */
+  split: z.object({ atBytes: z.number().int().min(0), digests: z.tuple([Digest, Digest]) }).optional(),
+});
 export type ManifestFile = z.infer<typeof ManifestFile>;
 
 /**
@@ -68,6 +74,8 @@ export const Manifest = z.object({
   randomPrograms: RandomPrograms.optional(),
   /** How many bytes of its files share blocks of the disk with the source's writable layer. Absent: none. */
   clonedBytes: z.number().int().min(1).optional(),
+  /** Device nodes that a layer lacks, because no layer may bring one to a node: how many, and the first ones. */
+  leftOut: LeftOut.optional(),
   /** The layers between the image and this checkpoint, in their order. */
   layers: z.array(LayerRef).max(mostLayers).optional(),
   /** Absent: the content is not encrypted. The sizes and digests are those of the encrypted files. */
@@ -78,6 +86,8 @@ export type Manifest = z.infer<typeof Manifest>;
 /** The cell's part of a manifest. The store adds the names and the files, and drops the values of the environment. */
 export interface ManifestDraft extends Omit<Manifest, "v" | "namespace" | "checkpointId" | "files" | "container"> {
   container: ContainerSpec;
+  /** How many bytes of `pagesFile` are of the memory. The others are of files. @default they are not told apart */
+  memoryPagesBytes?: number;
 }
 
 /** Builds the manifest of `files`. @throws RametError `InvalidArgument`, which names the invalid field */
@@ -95,6 +105,45 @@ export function manifestFrom(ref: CheckpointRef, files: ManifestFile[], draft: M
     "InvalidArgument",
     `the manifest of checkpoint ${ref.checkpointId} is not valid: ${issue(result.error)}`,
   );
+}
+
+/** gVisor's file with the pages of the memory, and then those of the writable layer. */
+export const pagesFile = "pages.img";
+
+/** Where the content of a staged file changes from memory to files. */
+export function splitOf(name: string, { memoryPagesBytes }: ManifestDraft): number | undefined {
+  return name === pagesFile ? memoryPagesBytes : undefined;
+}
+
+/** The memory or the files of a checkpoint. */
+interface Piece {
+  content: "memory" | "filesystem";
+  sizeBytes: number;
+  /** The digest of the list of what it consists of. */
+  digest: string;
+}
+
+/** What a checkpoint consists of. Undefined: it is encrypted, or an earlier release has captured its memory. */
+export function piecesOf({ contents, files, encryption }: Manifest): Piece[] | undefined {
+  if (encryption !== undefined) return undefined;
+  if (!contents.includes("memory")) return [pieceOf("filesystem", files)];
+  const pages = files.find(({ split }) => split !== undefined);
+  if (pages?.split === undefined) return undefined;
+  const { split, name } = pages;
+  const [memory, written] = split.digests;
+  const ofMemory = { name, sizeBytes: split.atBytes, digest: memory };
+  const ofFiles = { name, sizeBytes: pages.sizeBytes - split.atBytes, digest: written };
+  return [
+    pieceOf(
+      "memory",
+      files.map((file) => (file === pages ? ofMemory : file)),
+    ),
+    pieceOf("filesystem", [ofFiles]),
+  ];
+}
+
+function pieceOf(content: Piece["content"], files: readonly ManifestFile[]): Piece {
+  return { content, sizeBytes: sizeOf({ files: [...files] }), digest: digestOf(Buffer.from(canonicalJson(files))) };
 }
 
 /** The one file of a checkpoint that is a layer. */

@@ -32,58 +32,60 @@ export async function measureFiles(
   { n, clones, sizesMiB }: { n: number; clones: number; sizesMiB: readonly number[] },
 ): Promise<FilesPoint[]> {
   await cluster.cluster.templates.create(templateManifest);
-  const points: FilesPoint[] = [];
-  for (const [index, filesMiB] of sizesMiB.entries()) {
-    const checkpointId = await build(cluster, filesMiB);
-    const bench = new FilesBench(cluster, { checkpointId, filesMiB });
-    const point = await bench.measure(n);
-    const isLast = index === sizesMiB.length - 1;
-    points.push(isLast ? { ...point, atOnce: await bench.atOnce(clones) } : point);
-  }
-  return points;
+  const benches: FilesBench[] = [];
+  for (const filesMiB of sizesMiB)
+    benches.push(new FilesBench(cluster, { checkpointId: await build(cluster, filesMiB), filesMiB }));
+  const warm = await WarmSet.open(cluster, "files", memoryMiB);
+  // One after the other in each turn, as the machine is not equally fast all the time.
+  for (let turn = 0; turn <= n; turn++) for (const bench of benches) await bench.measure(warm, turn);
+  process.stderr.write("\r\x1b[K");
+  await warm.close();
+  const points = await Promise.all(benches.map((bench) => bench.point()));
+  const [last, bench] = [points.pop(), benches.at(-1)];
+  return last === undefined || bench === undefined ? [] : [...points, { ...last, atOnce: await bench.atOnce(clones) }];
 }
 
 class FilesBench {
   readonly #cluster: LocalCluster;
   readonly #version: { checkpointId: string; filesMiB: number };
+  readonly #cold: number[] = [];
+  readonly #hot: number[] = [];
+  #pssMiB = 0;
 
   constructor(cluster: LocalCluster, version: { checkpointId: string; filesMiB: number }) {
     this.#cluster = cluster;
     this.#version = version;
   }
 
-  async measure(n: number): Promise<FilesPoint> {
+  async measure(warm: WarmSet, turn: number): Promise<void> {
     const { checkpointId, filesMiB } = this.#version;
-    const warm = await WarmSet.open(this.#cluster, `files-${filesMiB}`, memoryMiB);
-    const [cold, hot]: [number[], number[]] = [[], []];
-    let pssMiB = 0;
-    for (let turn = 0; turn <= n; turn++) {
-      await warm.full();
-      const elapsed = stopwatch();
-      const clone = await this.#create(`files-${filesMiB}-${turn}`);
-      const newPod = elapsed();
-      await warm.full();
-      const since = stopwatch();
-      const restored = await warm.clone(checkpointId, () => undefined);
-      await answered(restored.status?.sandboxIp);
-      const inWarm = since();
-      pssMiB = await this.#pss(clone.metadata.name);
-      for (const one of [clone, restored]) await this.#cluster.remove(this.#cluster.cluster.sandboxes, one);
-      process.stderr.write(`\rclones on ${filesMiB} MiB of files: ${turn}/${n} `);
-      // The first clone unpacks the layer.
-      if (turn === 0) continue;
-      cold.push(newPod);
-      hot.push(inWarm);
-    }
-    process.stderr.write("\r\x1b[K");
-    await warm.close();
+    process.stderr.write(`\rclones on ${filesMiB} MiB of files: ${turn} `);
+    await warm.full();
+    const elapsed = stopwatch();
+    const clone = await this.#create(`files-${filesMiB}-${turn}`);
+    const newPod = elapsed();
+    await warm.full();
+    const since = stopwatch();
+    const restored = await warm.clone(checkpointId, () => undefined);
+    await answered(restored.status?.sandboxIp);
+    const inWarm = since();
+    this.#pssMiB = await this.#pss(clone.metadata.name);
+    for (const one of [clone, restored]) await this.#cluster.remove(this.#cluster.cluster.sandboxes, one);
+    // The first clone unpacks the layer.
+    if (turn === 0) return;
+    this.#cold.push(newPod);
+    this.#hot.push(inWarm);
+  }
+
+  async point(): Promise<FilesPoint> {
+    const { checkpointId, filesMiB } = this.#version;
     const { items } = await this.#cluster.cluster.checkpoints.list({ namespace });
     const version = items.find(({ status }) => status?.checkpointId === checkpointId);
     return {
       filesMiB,
-      newPodMilliseconds: summary(cold)!,
-      warmMilliseconds: summary(hot)!,
-      pssMiB,
+      newPodMilliseconds: summary(this.#cold)!,
+      warmMilliseconds: summary(this.#hot)!,
+      pssMiB: this.#pssMiB,
       storedMiB: (version?.status?.ramet?.sizeBytes ?? 0) / 2 ** 20,
     };
   }

@@ -1,7 +1,7 @@
 import { mkdir, readdir, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { hasLayer } from "../../src/api/kinds/checkpoint.ts";
+import { type Checkpoint, hasLayer } from "../../src/api/kinds/checkpoint.ts";
 import { sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
 import { annotations } from "../../src/api/names/labels.ts";
 import { systemClock } from "../../src/base/clock.ts";
@@ -61,6 +61,10 @@ it("keeps the files of its steps in a layer below its clones, also after the lay
     ?.ramet?.parts?.[0];
   expect(part).toMatchObject({ contents: ["memory", "filesystem"], layers: [{ checkpointId: id }] });
   expect(layer?.status?.ramet?.sizeBytes).toBeGreaterThan(64 * mebibyte);
+  const listed = JSON.parse(await ramet("checkpoint", "ls", "-o", "json")) as { items: Checkpoint[] };
+  const pieces = listed.items.map(({ status }) => status?.ramet?.parts?.[0]?.pieces?.map(({ content }) => content));
+  expect(pieces).toEqual(expect.arrayContaining([["filesystem"], ["memory", "filesystem"]]));
+  expect(part?.pieces?.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)).toBe(part?.sizeBytes);
   // The files of the steps are not in the memory of the version.
   expect(part?.sizeBytes).toBeLessThan(40 * mebibyte);
 

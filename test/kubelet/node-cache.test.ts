@@ -95,7 +95,23 @@ describe("the cache of a node", () => {
     const paths = (JSON.parse(volumes) as { hostPath?: { path: string } }[]).flatMap(({ hostPath }) => hostPath ?? []);
     expect(paths).toEqual([{ path: join(cache, await uidOf("other")), type: "DirectoryOrCreate" }]);
     expect(await readdir(join(cache, await uidOf("other")))).toEqual([]);
-    expect(await readdir(cache)).toHaveLength(2);
+    expect((await readdir(cache)).sort()).toEqual((await Promise.all(["default", "other"].map(uidOf))).sort());
+  });
+
+  it("is removed from the node when its namespace is deleted, and that of another namespace is not", async () => {
+    await world.kubectl("create", "namespace", "short");
+    const uids = await Promise.all(["default", "short"].map(uidOf));
+    await world.apply(JSON.stringify(template("short")));
+    await ramet("sandbox", "create", "--namespace", "short", "--template", "python", "--name", "ends");
+    expect(await readdir(cache)).toEqual(expect.arrayContaining(uids));
+    await world.kubectl("delete", "sandbox", "--namespace", "short", "ends", "--wait=true");
+    await world.kubectl("delete", "namespace", "short");
+    // It sweeps when it starts.
+    const sweeper = ["-n", "ramet-system", "daemonset/ramet-node-cache"];
+    await world.kubectl("rollout", "restart", ...sweeper);
+    await expect.poll(() => readdir(cache), long).not.toContain(uids[1]);
+    expect(await readdir(cache)).toContain(uids[0]);
+    expect(await entriesOf("default")).not.toEqual([]);
   });
 
   it("is the only directory of the node that the controllers can give to a Pod, and users can mount none", async () => {

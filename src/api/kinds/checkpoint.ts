@@ -4,7 +4,15 @@ import { Digest } from "../schema/digest.ts";
 import { RestoreSpec } from "../pod/restore-spec.ts";
 import { VolumeClaim } from "../pod/volume-claims.ts";
 import { defineKind } from "../schema/kind.ts";
-import { Conditions, Contents, ObservedGeneration, openString, StatusMessage, Time } from "../schema/metadata.ts";
+import {
+  Conditions,
+  Contents,
+  LeftOut,
+  ObservedGeneration,
+  openString,
+  StatusMessage,
+  Time,
+} from "../schema/metadata.ts";
 import { Problems } from "../schema/problem.ts";
 import { OptionalFlag, OptionalText, OptionalTexts, atomicList, SchemalessObject, withRules } from "../schema/rules.ts";
 import { ContentWord, mostContents, VolumeNames } from "./sandbox-parts.ts";
@@ -203,12 +211,25 @@ export const CheckpointPart = z.object({
     .describe(
       "How many of these bytes share blocks of the disk with what the source had written. Absent: all were copied.",
     ),
+  pieces: atomicList(
+    z.object({
+      content: z.enum(["memory", "filesystem"]).describe("memory or filesystem."),
+      sizeBytes: z.int().min(0).describe("Its size."),
+      cutAt: Time.describe("When it was captured."),
+      digest: Digest.describe("SHA-256 of the list of its files and their digests. Equal for equal data."),
+    }),
+  )
+    .optional()
+    .describe(
+      "The memory and the files of the part. Memory includes files in memory, such as those in /dev/shm. Absent if encrypted, or captured by an earlier release.",
+    ),
   consistency: z.enum(consistencies).describe("How consistent the content of the part is."),
   needs: Needs.optional().describe("What a node must have for a restore."),
   volume: CapturedVolume.optional().describe("Of a part that is a volume."),
   randomPrograms: atomicList(z.string())
     .optional()
     .describe("Programs in the memory of a version whose clones repeat random numbers, as far as they are recognized."),
+  leftOut: LeftOut.optional().describe("Device nodes that the layer lacks: no layer brings one to a node."),
   layers: Layers.optional().describe(
     "The layers of files between the image and this part, in their order. A part that is itself a layer is the last one.",
   ),

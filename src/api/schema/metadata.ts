@@ -116,6 +116,12 @@ export type SandboxActivity = z.infer<typeof SandboxActivity>;
 /** The name of a program in a sandbox, without its arguments, which can have secrets. */
 const ProgramName = z.string().regex(/^[\w.+?-]{1,64}$/);
 
+/** Entries that a layer lacks. */
+export const LeftOut = z.object({
+  count: z.int().min(1).describe("How many."),
+  names: atomicList(z.string()).max(5).describe("The first of them."),
+});
+
 export const RandomPrograms = z.array(ProgramName).max(8);
 
 export const Programs = z.object({

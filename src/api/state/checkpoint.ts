@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { Checkpoint } from "../kinds/checkpoint.ts";
+import type { Checkpoint, CheckpointPart } from "../kinds/checkpoint.ts";
 import { annotations, labels } from "../names/labels.ts";
 import type { Condition } from "../schema/metadata.ts";
 
@@ -153,6 +153,16 @@ export function storedIdOf({ metadata, status }: Pick<Checkpoint, "metadata" | "
 /** Identifies its memory and files, as only controllers write: checkpoints that share data have it in common. */
 export function storedHandle({ status }: Pick<Checkpoint, "status">): string | undefined {
   return status?.ramet?.parts?.find(({ volume }) => volume === undefined)?.handle;
+}
+
+/** Says what the layers of captured parts lack, which was left out without an error. */
+export function leftOutNotes(parts: readonly CheckpointPart[] = []): string[] {
+  return parts.flatMap(({ leftOut }) => {
+    if (leftOut === undefined) return [];
+    const { count, names } = leftOut;
+    const named = `${names.join(", ")}${count > names.length ? ", …" : ""}`;
+    return `The layer lacks ${count} device node${count > 1 ? "s" : ""}, which no layer brings to a node: ${named}. Create them in a start step`;
+  });
 }
 
 /** The ids of the layers that a restore of a checkpoint needs. */

@@ -5,14 +5,14 @@ import type { Clock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError, isFulfilled } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
-import { type ManifestDraft, stagedBytes } from "../../store/manifest.ts";
+import { type Manifest, type ManifestDraft, stagedBytes } from "../../store/manifest.ts";
 import { openForWrite } from "../../store/open.ts";
 import { scratchHint, spaceHint } from "../../store/store-error.ts";
 import { type CellSetting, imageRan } from "../setting/cell-setting.ts";
 import type { GuestControl } from "../client/guest-control.ts";
 import type { Activity } from "./activity.ts";
 import { captureLayer } from "../layers/capture-layer.ts";
-import type { ImageWrites } from "../sandbox/saved-image.ts";
+import { type ImageWrites, memoryPagesIn } from "../sandbox/saved-image.ts";
 import { pageWritesFor } from "./capture-room.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -89,7 +89,13 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
     const draft = await manifestDraft(request, subject, {
       cutAt: captured.cutAt,
       quiesced,
-      ...defined({ generation, randomPrograms: programs, clonedBytes: isKept ? captured.clonedBytes : undefined }),
+      ...defined({
+        generation,
+        randomPrograms: programs,
+        clonedBytes: isKept ? captured.clonedBytes : undefined,
+        leftOut: captured.leftOut,
+        memoryPagesBytes: memory ? await memoryPagesIn(session.stagingPath) : undefined,
+      }),
     });
     const published = await phases.phase("publish", () => session.publish(draft));
     succeeded();
@@ -125,6 +131,8 @@ interface Capture {
   held: boolean;
   /** @see Manifest.clonedBytes */
   clonedBytes?: number;
+  /** @see Manifest.leftOut */
+  leftOut?: Manifest["leftOut"];
 }
 
 interface CaptureInto {
@@ -153,9 +161,11 @@ async function captureFiles(
   { path, phases }: CaptureInto,
 ): Promise<Capture> {
   const cutAt = subject.clock.now().toISOString();
-  await phases.phase("layer", () => captureLayer(subject, path, maxBytes));
+  const { skipped: count, names } = await phases.phase("layer", () => captureLayer(subject, path, maxBytes));
   if (!keepRunning) await subject.sandbox.engine.pause();
-  return { cutAt, pausedMilliseconds: 0, held: !keepRunning };
+  // A guest of an earlier release counts sockets too, and names none.
+  const leftOut = names.length > 0 ? { count, names } : undefined;
+  return { cutAt, pausedMilliseconds: 0, held: !keepRunning, ...defined({ leftOut }) };
 }
 
 /** Pauses the sandbox, captures it, and resumes it unless it is to be stopped. */
@@ -224,7 +234,9 @@ async function manifestDraft(
   {
     quiesced,
     ...found
-  }: Pick<ManifestDraft, "cutAt" | "generation" | "randomPrograms" | "clonedBytes"> & { quiesced: boolean },
+  }: Pick<ManifestDraft, "cutAt" | "generation" | "randomPrograms" | "clonedBytes" | "leftOut" | "memoryPagesBytes"> & {
+    quiesced: boolean;
+  },
 ): Promise<ManifestDraft> {
   const { config } = setting;
   return {

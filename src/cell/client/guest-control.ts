@@ -7,6 +7,7 @@ import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { writeWithHoles } from "../../store/directory/durable.ts";
+import { guarded } from "../../store/store-error.ts";
 import {
   callGuest,
   type GuestCall,
@@ -127,7 +128,7 @@ export class GuestControl {
    * @param base changed directories before the changes: for each entry a record `CTIME PATH\0`, with nanoseconds and a path without a
    * leading slash, and `0 PATH/\0` for each directory whose entries are listed
    * @param limits `withTmp`: also what is in /tmp; `maxBytes`: the layer's largest size
-   * @throws RametError `QuotaExceeded`, `Internal` with the guest's reason, `GuestUnreachable`
+   * @throws RametError `QuotaExceeded`, `Internal` with the guest's reason, `GuestUnreachable`, `StoreFull` and others of `storeError`
    */
   async changes(base: Buffer, path: string, { withTmp, maxBytes, signal }: ChangesLimits): Promise<ChangesResult> {
     const most = Number.isFinite(maxBytes) ? [`most=${Math.floor(maxBytes)}`] : [];
@@ -139,7 +140,7 @@ export class GuestControl {
     }
     // A guest of an earlier release sends zeros too.
     const runs = response.headers["ramet-zeros"] === "counted" ? runsIn(response) : (response as AsyncIterable<Buffer>);
-    await writeSparse(runs, path, maxBytes);
+    await guarded("writing a layer", () => writeSparse(runs, path, maxBytes));
     const answer = parsedAnswer(ChangesResult, response.trailers["ramet-layer"] ?? "", "the guest's answer to a layer");
     const { message, tooLarge = false } = answer;
     if (message !== undefined)
@@ -216,33 +217,51 @@ interface ChangesLimits {
 const ChangesResult = z.object({
   entries: z.number(),
   bytes: z.number(),
-  /** Sockets and device nodes, which a layer does not have. */
-  skipped: z.number(),
+  /** Device nodes, which a layer does not have. A guest of an earlier release counts sockets too. */
+  skipped: z.int().min(0),
+  /** The first of them. Not of such a guest. */
+  names: z.array(GuestText).max(5).default([]),
   /** The files would exceed `most`. Guests of earlier releases do not check it. */
   tooLarge: z.boolean().optional(),
   message: GuestText.optional(),
 });
 export type ChangesResult = z.infer<typeof ChangesResult>;
 
+const atOnceBytes = 256 * 1024;
+
 async function writeSparse(runs: AsyncIterable<Buffer | number>, path: string, maxBytes: number): Promise<void> {
   const file = await open(path, "wx", 0o600);
   try {
-    let bytes = 0;
+    let [bytes, written] = [0, 0];
+    let pending: Buffer[] = [];
+    const flush = async (): Promise<void> => {
+      await writeWithHoles(file, Buffer.concat(pending), written);
+      [pending, written] = [[], bytes];
+    };
     for await (const run of runs) {
       const length = typeof run === "number" ? run : run.length;
       if (bytes + length > maxBytes) throw aboveMost(maxBytes);
-      if (typeof run !== "number") await writeWithHoles(file, run, bytes);
+      if (typeof run === "number") await flush();
+      else pending.push(run);
       bytes += length;
+      if (typeof run === "number") written = bytes;
+      // Small files have several runs each.
+      else if (bytes - written >= atOnceBytes) await flush();
     }
+    await flush();
     await file.truncate(bytes);
   } finally {
     await file.close();
   }
 }
 
-/** The data in what the guest wrote, and the numbers of zeros. Each run begins with 4 bytes: its length, with the highest bit for zeros. */
+/**
+ * The data in what the guest wrote, and the numbers of zeros. Each run begins with 4 bytes: its length, with the highest bit for zeros.
+ * @throws RametError `Internal` for runs that cost the cell more than what they have
+ */
 async function* runsIn(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer | number> {
   let [head, left] = [Buffer.alloc(0), 0];
+  let spareRuns = spareOfRuns;
   for await (const chunk of chunks) {
     let at = 0;
     while (at < chunk.length) {
@@ -257,7 +276,14 @@ async function* runsIn(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer | n
       if (head.length < headBytes) continue;
       const length = head.readUInt32BE();
       head = Buffer.alloc(0);
-      if (length >= zeroRun) yield length - zeroRun;
+      const isZeros = length >= zeroRun;
+      spareRuns += (isZeros ? length - zeroRun : length) / leastOfRun - 1;
+      if (spareRuns < 0)
+        throw new RametError(
+          "Internal",
+          "writing a layer failed: the guest sends it in runs that are empty or too small",
+        );
+      if (isZeros) yield length - zeroRun;
       else left = length;
     }
   }
@@ -265,6 +291,9 @@ async function* runsIn(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer | n
 
 const headBytes = 4;
 const zeroRun = 2 ** 31;
+/** The least mean size of runs after the first ones. A tar has blocks of 512 bytes, in few runs, of which some are empty. */
+const leastOfRun = 64;
+const spareOfRuns = 1_000;
 
 function aboveMost(maxBytes: number): RametError {
   const why = `it has more than ${maxBytes} bytes, with the holes of sparse files`;

@@ -121,6 +121,28 @@ it.each<[string, string, Buffer[], string]>([
   expect(await written("whole", expected.length)).toMatchObject({ entries: 1 });
   expect(await readFile(join(directory, "whole"), "latin1")).toBe(expected);
   await expect(written("cut", expected.length - 1)).rejects.toMatchObject({ code: "QuotaExceeded" });
+  await expect(written("missing/layer", expected.length)).rejects.toMatchObject({ code: "StoreUnavailable" });
+});
+
+it.each([
+  ["empty runs", "\0\0\0\0"],
+  ["runs of no zeros", "\x80\0\0\0"],
+  ["runs of one byte", "\0\0\0\x01a"],
+  ["runs of one zero", "\x80\0\0\x01"],
+])("stops reading a layer of %s, and closes the connection", async (_, run) => {
+  const directory = await mkdtemp(join(tmpdir(), "ramet-changes-"));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  const piece = run.repeat(1_000);
+  answer = endless(
+    "HTTP/1.1 200 x\r\nRamet-Zeros: counted\r\nTransfer-Encoding: chunked\r\n\r\n",
+    Buffer.from(`${piece.length.toString(16)}\r\n${piece}\r\n`, "latin1"),
+  );
+  const limits = { withTmp: false, signal: new AbortController().signal, maxBytes: 2 ** 40 };
+  await expect(control.changes(Buffer.alloc(0), join(directory, "layer"), limits)).rejects.toMatchObject({
+    code: "Internal",
+    message: expect.stringContaining("empty or too small") as string,
+  });
+  await expect.poll(() => sockets.every(({ closed }) => closed)).toBe(true);
 });
 
 it.each([
@@ -260,7 +282,7 @@ it("rejects a message of a command with very many values", async () => {
 });
 
 /** Sends `part` again and again as fast as it is read. */
-function endless(first: string, part: string): (socket: Socket) => void {
+function endless(first: string, part: string | Buffer): (socket: Socket) => void {
   return (socket) => {
     socket.write(first);
     const send = (): void => {

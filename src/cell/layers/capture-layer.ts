@@ -6,7 +6,7 @@ import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
 import { layerFile } from "../../store/manifest.ts";
-import type { GuestControl } from "../client/guest-control.ts";
+import type { ChangesResult, GuestControl } from "../client/guest-control.ts";
 import { hasOwnTmp } from "../sandbox/oci-spec.ts";
 import { layerFile as layerPrefix } from "../sandbox/root-directories.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -34,11 +34,11 @@ export async function captureLayer(
   { sandbox, guest, setting, clock }: LayerSubject,
   imagePath: string,
   maxBytes = Infinity,
-): Promise<void> {
+): Promise<ChangesResult> {
   const milliseconds = leastMilliseconds + (await sandbox.writtenBytes()) / leastBytesPerMillisecond;
   const withTmp = hasOwnTmp(setting.container);
   const mostBytes = layerBytesOf(setting.container) + overheadBytes;
-  await within({ clock, milliseconds, what: "Writing a layer" }, async (signal) => {
+  return within({ clock, milliseconds, what: "Writing a layer" }, async (signal) => {
     const base = await rootList(sandbox.rootPath, (list) => guest.unlisted(list, { withTmp, signal }));
     const limits = { withTmp, maxBytes: Math.min(maxBytes, mostBytes), signal };
     return guest.changes(base, join(imagePath, layerFile), limits);

@@ -4,6 +4,7 @@ import { lstat, mkdir, readFile, rm, writeFile, copyFile } from "node:fs/promise
 import { join } from "node:path";
 import * as z from "zod";
 import { resultOr } from "../../base/errors.ts";
+import { pagesFile } from "../../store/manifest.ts";
 import type { RootDirectory } from "./root-directories.ts";
 
 /** The files of a checkpoint. */
@@ -123,9 +124,62 @@ async function clonedBytesIn(path: string): Promise<number> {
   return resultOr(() => Report.parse(JSON.parse(text)).clonedBytes, 0);
 }
 
+/** The most metadata that is read for `memoryPagesIn`. */
+const mostMetadataBytes = 64 * 1024 ** 2;
+
+/**
+ * How many bytes of the pages of a memory image are of the memory, which gVisor writes first. The others are of the writable layer and
+ * of volumes with a file of their own (gVisor's pkg/sentry/pgalloc/save_restore.go). Undefined: gVisor has written it in another form.
+ */
+export async function memoryPagesIn(imagePath: string): Promise<number | undefined> {
+  const read = async (): Promise<number | undefined> => {
+    const [file, pages] = [join(imagePath, "pages_meta.img"), await lstat(join(imagePath, pagesFile))];
+    if ((await lstat(file)).size > mostMetadataBytes) return undefined;
+    const bytes = committedBytes(await readFile(file));
+    return bytes <= pages.size ? bytes : undefined;
+  };
+  return read().catch(() => undefined);
+}
+
+/** The sum of the committed ranges of the first MemoryFileMetadataProto in a file, after its length. @throws RangeError */
+function committedBytes(file: Buffer): number {
+  const metadata = file.subarray(8, 8 + Number(file.readBigUInt64LE()));
+  let sum = 0;
+  for (const { field, value } of fieldsIn(metadata)) {
+    if (field !== memoryRanges || typeof value === "number") continue;
+    const range = new Map([...fieldsIn(value)].map((one) => [one.field, Number(one.value)]));
+    if (range.get(committed) === 1) sum += (range.get(rangeEnd) ?? 0) - (range.get(rangeStart) ?? 0);
+  }
+  return sum;
+}
+
+const memoryRanges = 3;
+const [rangeStart, rangeEnd, committed] = [1, 2, 5];
+
+/** The fields of a message of Protocol Buffers that has only numbers and nested messages. @throws RangeError */
+function* fieldsIn(message: Buffer): Generator<{ field: number; value: number | Buffer }> {
+  let at = 0;
+  const number = (): number => {
+    let [value, scale] = [0, 1];
+    for (;;) {
+      const byte = message.readUInt8(at++);
+      value += (byte % 128) * scale;
+      scale *= 128;
+      if (byte < 128) return value;
+    }
+  };
+  while (at < message.length) {
+    const tag = number();
+    const [value, field] = [number(), Math.floor(tag / 8)];
+    if (tag % 8 === 0) yield { field, value };
+    else if (tag % 8 === 2 && at + value <= message.length) yield { field, value: message.subarray(at, (at += value)) };
+    else throw new RangeError("unknown field");
+  }
+}
+
 /** A store that is mounted read-only provides links to its files, which the gofer does not follow. */
 async function hasOwnPages(imagePath: string): Promise<boolean> {
-  const pages = await lstat(join(imagePath, "pages.img")).catch(() => undefined);
+  const pages = await lstat(join(imagePath, pagesFile)).catch(() => undefined);
   return pages?.isFile() === true;
 }
 

@@ -127,6 +127,27 @@ it("passes the Secret for encryption to the controllers, and says that it must b
   );
 });
 
+it("sweeps the caches of nodes, if they have one, by a program that lists namespaces and does nothing else", async () => {
+  const sweepers = async (...args: string[]) =>
+    parseAllDocuments((await run(...args)).stdout)
+      .map((document) => document.toJS() as Installed)
+      .filter(({ metadata }) => metadata.name === "ramet-node-cache");
+  expect(await sweepers()).toEqual([]);
+  const found = await sweepers("--node-cache-path", "/var/lib/ramet/cache", "--namespace", "runtime");
+  const of = (kind: string) => found.filter((one) => one.kind === kind);
+  expect(found.map(({ kind }) => kind).sort()).toEqual(
+    ["ClusterRole", "ClusterRoleBinding", "DaemonSet", "NetworkPolicy", "ServiceAccount"].sort(),
+  );
+  expect(of("ClusterRole")).toMatchObject([
+    { rules: [{ apiGroups: [""], resources: ["namespaces"], verbs: ["list"] }] },
+  ]);
+  expect(of("ClusterRoleBinding")).toMatchObject([{ subjects: [{ name: "ramet-node-cache", namespace: "runtime" }] }]);
+  expect(of("DaemonSet")[0]?.spec?.template?.spec).toMatchObject({
+    containers: [{ image: options.cellImage, securityContext: { allowPrivilegeEscalation: false } }],
+    volumes: [{ hostPath: { path: "/var/lib/ramet/cache" } }],
+  });
+});
+
 it("passes egress rules to the controllers, and names the invalid one", async () => {
   const { stdout } = await run("--egress-default", "deny", "--egress-allow", "*.example.org:443", "10.0.0.0/8");
   const deployment = parseAllDocuments(stdout)

@@ -12,6 +12,7 @@ import { RametError, whyUnreadable } from "../../base/errors.ts";
 import { readText } from "../../base/read-text.ts";
 import { besideLastingManifests, besideServerManifests, parseBesideOptions } from "../../install/beside-manifests.ts";
 import { controllerRights, rightsBeside } from "../../install/controller-rights.ts";
+import { sweeperName, sweeperRights } from "../../install/controller-manifests.ts";
 import { clientApiRights, clientRights, gatewayRights } from "../../install/http-server-rights.ts";
 import { type InstallOptions, accessFields, parseInstallOptions } from "../../install/install-options.ts";
 import { type Manifest, privateRanges } from "../../install/manifest.ts";
@@ -57,7 +58,10 @@ function missingCellImage(): never {
 
 type RightsByName = Partial<Record<string, Rights>>;
 
-const commonRights: RightsByName = { [clientRoleName]: { everywhere: clientRights, inSystem: [] } };
+const commonRights: RightsByName = {
+  [clientRoleName]: { everywhere: clientRights, inSystem: [] },
+  [sweeperName]: { everywhere: sweeperRights, inSystem: [] },
+};
 
 async function write(
   io: Io,

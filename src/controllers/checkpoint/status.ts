@@ -2,7 +2,7 @@ import { findIgnored } from "../../api/fields/find-ignored.ts";
 import { type Checkpoint, type CheckpointStatus, dataAvailable, withinQuota } from "../../api/kinds/checkpoint.ts";
 import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
-import type { PendingReason } from "../../api/state/checkpoint.ts";
+import { leftOutNotes, type PendingReason } from "../../api/state/checkpoint.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { defined } from "../../base/defined.ts";
@@ -75,6 +75,7 @@ export function pending({ checkpoint, now }: CheckpointState, reason: PendingRea
 export function succeeded(state: CheckpointState, record: CheckpointRecord): CheckpointPlan {
   const { checkpoint, checkpointId, secrets, now } = state;
   const known = withVolumes(state, record);
+  const leftOut = leftOutNotes(record.parts);
   return {
     actions: [],
     status: report(
@@ -96,6 +97,7 @@ export function succeeded(state: CheckpointState, record: CheckpointRecord): Che
         action: "Checkpoint",
         note: `The checkpoint id is ${checkpointId}`,
       },
+      ...leftOut.map((note) => ({ type: "Warning", reason: "DevicesLeftOut", action: "Checkpoint", note }) as const),
     ],
   };
 }

@@ -26,7 +26,7 @@ import {
 } from "./build-under-way.ts";
 import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import { builderName, sourceCheckpointName, versionCheckpointName } from "./names.ts";
-import { baseSteps, bootOnLayer, endedPrograms, layerSteps, planSteps } from "./plan-steps.ts";
+import { baseSteps, bootOnLayer, lackedOnLayer, layerSteps, planSteps } from "./plan-steps.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders, replacedBy } from "./plan-versions.ts";
 import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { type Building, freshSteps, measured, pointer, progressOf, withStatus } from "./status.ts";
@@ -266,7 +266,7 @@ function adopt(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   );
   const changes = { build: { ...build, builderUid: builder.metadata.uid }, steps, progress: progressOf(steps) };
   const message = `The sandbox ${builder.metadata.name} is running`;
-  const transitions = endedPrograms(builder);
+  const transitions = lackedOnLayer(underWay, builder);
   return { actions: [], status: withStatus(state, { ...status, ...changes }, starting(message)), transitions };
 }
 

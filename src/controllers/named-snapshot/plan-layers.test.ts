@@ -128,6 +128,17 @@ describe("the layer of a build", () => {
     expect(world.step().transitions).toBeUndefined();
   });
 
+  it("reports the device nodes that it lacks", () => {
+    const world = worldWith([...files, ...started]);
+    until(world, () => world.builders.some(isRollbackPending));
+    const [part] = layersIn(world)[0]?.status?.ramet?.parts ?? [];
+    part!.leftOut = { count: 6, names: ["/a", "/b"] };
+    world.startBuilders();
+    expect(world.step().transitions).toMatchObject([
+      { type: "Warning", reason: "DevicesLeftOut", note: expect.stringContaining("lacks 6 device nodes") as string },
+    ]);
+  });
+
   it("is the base of another sandbox if the one of the steps cannot boot on it", () => {
     const world = worldWith([...files, ...started]);
     until(world, () => world.builders.some(isRollbackPending));

@@ -1,5 +1,5 @@
 import { hasLayer } from "../../api/kinds/checkpoint.ts";
-import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
+import { hasFailed, isCloneable, leftOutNotes } from "../../api/state/checkpoint.ts";
 import { actionOf, describeStep, type RecipeStep } from "../../api/recipe/recipe.ts";
 import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import type { Problem } from "../../api/schema/problem.ts";
@@ -211,8 +211,17 @@ function bootRefused(underWay: BuildUnderWay, { status }: Sandbox): SnapshotPlan
   return lost(underWay, { what: "did not boot on the layer of its steps", because: reportedBy(status, boot) });
 }
 
-/** Reports the programs that a boot on a layer has ended, so that nobody looks for them in clones. */
-export function endedPrograms({ status }: Sandbox): Transition[] {
+/** Reports what a builder that has booted on a layer lacks, so that nobody looks for it in clones. */
+export function lackedOnLayer({ state, desired }: BuildUnderWay, builder: Sandbox): Transition[] {
+  const layer = state.captured.get(desired.digest.steps[baseSteps(builder) - 1] ?? "");
+  const notes = leftOutNotes(layer?.status?.ramet?.parts);
+  return [
+    ...endedPrograms(builder),
+    ...notes.map((note): Transition => ({ type: "Warning", reason: "DevicesLeftOut", action: "Build", note })),
+  ];
+}
+
+function endedPrograms({ status }: Sandbox): Transition[] {
   const { ended, running } = status?.ramet?.rollback?.programs ?? {};
   const names = ended?.names.filter((name) => running?.names.includes(name) !== true) ?? [];
   if (names.length === 0) return [];

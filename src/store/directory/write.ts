@@ -14,6 +14,7 @@ import {
   type ManifestFile,
   manifestFrom,
   sizeOf,
+  splitOf,
 } from "../manifest.ts";
 import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
 import { alreadyPublished, guarded } from "../store-error.ts";
@@ -68,7 +69,7 @@ interface Attempt {
 async function publish(context: Attempt, draft: ManifestDraft): Promise<Publication> {
   const { layout, attempt, grant, step, signal } = context;
   const timer = phaseTimer();
-  const sealed = await sealImage(attempt.image, signal);
+  const sealed = await sealImage(attempt.image, draft, signal);
   timer.end("hash");
   await step("sealed");
 
@@ -120,9 +121,11 @@ async function claimId({ layout, attempt, grant }: Attempt, published: Published
  * Hashes all files in parallel and makes them durable and read-only. The disk writes while the processor hashes.
  * @throws RametError `InvalidArgument` for an entry that is not a regular file
  */
-async function sealImage(imagePath: string, signal?: AbortSignal) {
+async function sealImage(imagePath: string, draft: ManifestDraft, signal?: AbortSignal) {
   const names = await imageFiles(imagePath);
-  const files = await Promise.all(names.map((name) => sealFile(imagePath, name, signal)));
+  const files = await Promise.all(
+    names.map((name) => sealFile(join(imagePath, name), { name, splitAt: splitOf(name, draft), signal })),
+  );
   return {
     files,
     /** Reads the current fingerprints. Call it after equal content has been linked. */
@@ -137,13 +140,16 @@ async function sealImage(imagePath: string, signal?: AbortSignal) {
   };
 }
 
-async function sealFile(directory: string, name: string, signal?: AbortSignal): Promise<ManifestFile> {
-  const file = await open(join(directory, name), constants.O_RDONLY | constants.O_NOFOLLOW);
+async function sealFile(
+  path: string,
+  { name, splitAt, signal }: { name: string; splitAt: number | undefined; signal: AbortSignal | undefined },
+): Promise<ManifestFile> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
   try {
     await file.chmod(0o400);
     const before = fingerprintOf(await file.stat({ bigint: true }));
     // allSettled, because the file must stay open until both operations have ended.
-    const [hashed, synced] = await Promise.allSettled([contentDigest(file, signal), file.sync()]);
+    const [hashed, synced] = await Promise.allSettled([contentDigest(file, signal, splitAt), file.sync()]);
     if (hashed.status === "rejected") throw hashed.reason;
     if (synced.status === "rejected") throw synced.reason;
     const after = fingerprintOf(await file.stat({ bigint: true }));

@@ -33,7 +33,9 @@ export async function encrypting(
           ),
         );
       });
-      return inner.publish({ ...draft, encryption: encryption.envelope }, signal);
+      // Digests of parts of the plain data would tell readers of the store about it.
+      const { memoryPagesBytes: _, ...rest } = draft;
+      return inner.publish({ ...rest, encryption: encryption.envelope }, signal);
     },
     abandon: async () => {
       await Promise.all([inner.abandon(), remove()]);

@@ -5,11 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ObjectsWriteGrant, SignedRequest } from "../../api/wire/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { phaseTimer } from "../../base/phases.ts";
-import { type ContentDigest, hashFile } from "../content-digest.ts";
+import { type ContentDigest, ContentHash, hashFile } from "../content-digest.ts";
 import { checkGrant, invalidGrant } from "../grant-check.ts";
-import { encodeManifest, imageFiles, type ManifestDraft, manifestFrom, sizeOf } from "../manifest.ts";
+import { encodeManifest, imageFiles, type ManifestDraft, manifestFrom, sizeOf, splitOf } from "../manifest.ts";
 import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
 import { alreadyPublished } from "../store-error.ts";
 import { allOrNone } from "./client-calls.ts";
@@ -33,12 +34,17 @@ export async function publish(attempt: Attempt, draft: ManifestDraft): Promise<P
   const uploads = await uploadsOf(attempt);
   const files = await allOrNone(signal, uploads, async (upload, either) => ({
     ...upload,
-    ...(await uploadDigest(upload.path, either)),
+    ...(await uploadDigest(upload.path, splitOf(upload.name, draft), either)),
   }));
   timer.end("hash");
 
   const { namespace, checkpointId } = grant;
-  const named = files.map(({ name, digest, sizeBytes }) => ({ name, digest, sizeBytes }));
+  const named = files.map(({ name, digest, sizeBytes, split }) => ({
+    name,
+    digest,
+    sizeBytes,
+    ...defined({ split }),
+  }));
   const manifest = manifestFrom({ namespace, checkpointId }, named, draft);
   const published = { manifestDigest: encodeManifest(manifest).digest, sizeBytes: sizeOf(manifest) };
   if (!(await isPublished(attempt, published))) {
@@ -126,11 +132,11 @@ interface UploadDigest extends ContentDigest {
 }
 
 /** Computes the digests that the store and the manifest verify. */
-async function uploadDigest(path: string, signal: AbortSignal): Promise<UploadDigest> {
-  const [sha256, md5] = [createHash("sha256"), createHash("md5")];
+async function uploadDigest(path: string, splitAt: number | undefined, signal: AbortSignal): Promise<UploadDigest> {
+  const [sha256, md5] = [new ContentHash(splitAt), createHash("md5")];
   const file = await open(path);
   const sizeBytes = await hashFile(file, [sha256, md5], signal).finally(() => file.close());
-  return { digest: `sha256:${sha256.digest("hex")}`, md5: md5.digest("base64"), sizeBytes };
+  return { ...sha256.digests(), md5: md5.digest("base64"), sizeBytes };
 }
 
 /**

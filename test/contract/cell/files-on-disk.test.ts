@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { ContainerSpec } from "../../../src/api/wire/cell-api.ts";
 import { cgroupLayout } from "../../../src/cell/cgroup/layout.ts";
+import { piecesOf } from "../../../src/store/manifest.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
 import { both, type CellOptions, Cells, namespace } from "../../setup/cells.ts";
@@ -63,6 +64,12 @@ describe.runIf(own.memory !== undefined)("files of a sandbox with 256 MiB of mem
         contents: [...contents],
       });
       expect(sizeBytes).toBeGreaterThan(640 * mebibyte);
+      const manifest = await cells.store.manifest({ namespace, checkpointId, digest: manifestDigest });
+      const pieces = new Map(piecesOf(manifest)?.map((piece) => [piece.content, piece]));
+      expect([...pieces.keys()]).toEqual(contents);
+      expect(pieces.get("filesystem")?.sizeBytes).toBeGreaterThan(640 * mebibyte);
+      expect(pieces.get("memory")?.sizeBytes ?? 0).toBeLessThan(128 * mebibyte);
+      expect([...pieces.values()].reduce((sum, piece) => sum + piece.sizeBytes, 0)).toBe(sizeBytes);
       const clone = await cells.clone(
         { name: `clone-${contents.length}`, container },
         { checkpointId, manifestDigest, contents: [...contents] },

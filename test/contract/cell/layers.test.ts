@@ -94,6 +94,28 @@ it("has what a sandbox changed and nothing else, below clones that do not hold i
   );
 });
 
+/** 100,000 by hand take two minutes. */
+const many = Number(process.env["RAMET_TEST_FILES"] ?? 2_000);
+
+it("has thousands of small files, and their deletion", async () => {
+  const builder = whileTest(await cells.boot({ name: "many", container }));
+  const names = (from: number) => `f"/many/{n % 100}/{n}" for n in range(${from}, ${many})`;
+  await python(
+    builder,
+    `import os
+for n in range(100): os.makedirs(f"/many/{n}")
+for path in (${names(0)}): open(path, "w").write(path)`,
+  );
+  const layer = await captureLayer(builder, "many");
+  const first = await clone("many-first", filesOnly(layer), []);
+  const count = `print(sum(open(path).read() == path for path in (${names(0)}) if os.path.exists(path)))`;
+  expect(await python(first, `import os; ${count}`)).toBe(`${many}`);
+  await python(first, `import os; [os.remove(path) for path in (${names(10)})]`);
+  const above = await captureLayer(first, "fewer");
+  const second = await clone("many-second", filesOnly(above), [layer]);
+  expect(await python(second, `import os; ${count}`)).toBe("10");
+});
+
 it("can be above another layer, whose files it deletes", async () => {
   const builder = whileTest(await cells.boot({ name: "below", container }));
   await python(

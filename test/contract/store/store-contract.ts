@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { encodeManifest } from "../../../src/store/manifest.ts";
+import { digestOf, encodeManifest, piecesOf } from "../../../src/store/manifest.ts";
 import { openForRead, openForWrite } from "../../../src/store/open.ts";
 import { files, other, ref } from "./checkpoints.ts";
 import { draft, secret } from "./draft.ts";
@@ -41,6 +41,30 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
           ["pages_meta.img", 0],
         ]);
       });
+
+      it.each([0, 1, 4_096, 2 ** 20, 2 ** 20 + 1, 2.5 * 2 ** 20])(
+        "tells memory and files apart that %i bytes of memory are followed by",
+        async (memoryPagesBytes) => {
+          const [memory, written] = ["m".repeat(memoryPagesBytes), "f".repeat(300_000)];
+          const sha = (text: string): string => digestOf(Buffer.from(text));
+          const session = await openForWrite(await s.store.grantWrite({ ...ref, ttlMilliseconds }), s);
+          await writeFiles(session.stagingPath, { "checkpoint.img": "state", "pages.img": memory + written });
+          const { manifestDigest } = await session.publish(draft({ memoryPagesBytes }));
+          const manifest = await s.store.manifest({ ...ref, digest: manifestDigest });
+          expect(manifest.files.map(({ digest, split }) => [digest, split])).toEqual([
+            [sha("state"), undefined],
+            [sha(memory + written), { atBytes: memoryPagesBytes, digests: [sha(memory), sha(written)] }],
+          ]);
+          expect(piecesOf(manifest)).toMatchObject([
+            { content: "memory", sizeBytes: "state".length + memoryPagesBytes },
+            { content: "filesystem", sizeBytes: written.length },
+          ]);
+          expect(await restore(s, ref, manifestDigest)).toEqual({
+            "checkpoint.img": "state",
+            "pages.img": memory + written,
+          });
+        },
+      );
 
       it("stores the names but not the values of environment variables", async () => {
         const { manifestDigest } = await publish(s, ref, files);

@@ -106,7 +106,7 @@ const (
 )
 
 func (r *runs) Write(data []byte) (int, error) {
-	if !r.counts {
+	if !r.counts || len(data) == 0 {
 		return r.to.Write(data)
 	}
 	if len(data) >= leastOfRuns && len(data) < longestRun && data[0] == 0 && bytes.Equal(data[1:], data[:len(data)-1]) {

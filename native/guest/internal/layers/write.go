@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,9 +42,19 @@ type Options struct {
 type Counts struct {
 	Entries int64 `json:"entries"`
 	Bytes   int64 `json:"bytes"`
-	// Skipped are sockets, which end with their process, and device nodes.
+	// Skipped are device nodes, which no layer may bring to a node.
 	Skipped int64 `json:"skipped"`
+	// Names are the first of them, in ASCII.
+	Names []string `json:"names,omitempty"`
 }
+
+const (
+	// socketRecord marks an entry that is a socket: a tar has no type for it. Unpackers that do not know it see a device node.
+	socketRecord = "RAMET.socket"
+	// mostSkippedNames and longestSkippedName leave room in a header of HTTP.
+	mostSkippedNames   = 5
+	longestSkippedName = 200
+)
 
 // ErrTooLarge is the error of files that exceed MostBytes. None of the file that does is written: its holes would take minutes.
 var ErrTooLarge = errors.New("the changed files are too large")
@@ -192,8 +203,12 @@ func (w *writer) file(name string, stat *unix.Stat_t) error {
 		return w.header(stat, tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target})
 	case unix.S_IFIFO:
 		return w.header(stat, tar.Header{Typeflag: tar.TypeFifo, Name: name})
+	case unix.S_IFSOCK:
+		return w.header(stat, tar.Header{Typeflag: tar.TypeChar, Name: name, PAXRecords: map[string]string{socketRecord: "1"}})
 	default:
-		w.Skipped++
+		if w.Skipped++; w.Skipped <= mostSkippedNames {
+			w.Names = append(w.Names, strings.Trim(strconv.QuoteToASCII("/"+name[:min(len(name), longestSkippedName)]), `"`))
+		}
 		return nil
 	}
 }

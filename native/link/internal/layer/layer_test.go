@@ -142,11 +142,15 @@ func TestALayerIsUnpackedCompletely(t *testing.T) {
 		hardLink("dir/again", "dir/file"), symlink("dir/absolute", "/etc/passwd"), symlink("dir/up", "../../outside/secret"),
 		with(symlink("dir/dangling", "nowhere"), func(h *tar.Header) { h.ModTime = old }),
 		entry{tar.Header{Typeflag: tar.TypeFifo, Name: "dir/fifo", Mode: 0o640}, ""},
+		entry{tar.Header{
+			Typeflag: tar.TypeChar, Name: "dir/socket", Mode: 0o620, Devmajor: 1, Devminor: 1, ModTime: old,
+			PAXRecords: map[string]string{socketRecord: "1"},
+		}, ""},
 		entry{tar.Header{Typeflag: tar.TypeChar, Name: "dir/null", Devmajor: 1, Devminor: 3}, ""},
 		entry{tar.Header{Typeflag: tar.TypeBlock, Name: "dir/disk", Devmajor: 8}, ""},
 		file("dir/.wh.deleted", ""), file(".wh.gone", ""), file("odd\n\xff name", "odd"), file(long, "long"), file("...", ""),
 	)
-	if found != (result{Entries: 14, Skipped: 2}) {
+	if found != (result{Entries: 15, Skipped: 2}) {
 		t.Errorf("the layer has %+v", found)
 	}
 	stat := statOf(t, filepath.Join(at, "dir/file"))
@@ -166,6 +170,9 @@ func TestALayerIsUnpackedCompletely(t *testing.T) {
 	}
 	if stat := statOf(t, filepath.Join(at, "dir/fifo")); stat.Mode != unix.S_IFIFO|0o640 {
 		t.Errorf("the FIFO is %+v", stat)
+	}
+	if stat := statOf(t, filepath.Join(at, "dir/socket")); stat.Mode != unix.S_IFSOCK|0o620 || stat.Rdev != 0 || stat.Mtim.Nano() != old.UnixNano() {
+		t.Errorf("the socket is %+v", stat)
 	}
 	for name, content := range map[string]string{"dir/again": "content", "odd\n\xff name": "odd", long: "long", "...": ""} {
 		if got, err := os.ReadFile(filepath.Join(at, name)); err != nil || string(got) != content {
@@ -547,19 +554,33 @@ func TestAKilledProcessIsReplacedByTheNext(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsReported(t *testing.T) {
+func TestADiskThatIsFullOrReadOnlyIsReported(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can mount a small file system")
+		t.Skip("only root can mount a file system")
 	}
-	p := placeOf(t, layerOf(t, file("a", strings.Repeat("x", 4<<20))))
-	cache := filepath.Dir(p.directory)
-	if err := unix.Mount("small", cache, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("mounting a small file system is not permitted here: %v", err)
+	for title, disk := range map[string]struct {
+		flags   uintptr
+		options string
+		errno   unix.Errno
+	}{
+		"full":             {0, "size=1m", unix.ENOSPC},
+		"without an inode": {0, "nr_inodes=4", unix.ENOSPC},
+		"read-only":        {unix.MS_RDONLY, "", unix.EROFS},
+	} {
+		t.Run(title, func(t *testing.T) {
+			p := placeOf(t, layerOf(t, file("a", strings.Repeat("x", 4<<20)), file("b", "")))
+			cache := filepath.Dir(p.directory)
+			if err := unix.Mount("disk", cache, "tmpfs", disk.flags, disk.options); err != nil {
+				t.Skipf("mounting a file system is not permitted here: %v", err)
+			}
+			defer func() { _ = unix.Unmount(cache, unix.MNT_DETACH) }()
+			// The cell finds the cause by this number.
+			if _, err := provide(p.file, p.directory); !errors.Is(err, disk.errno) {
+				t.Errorf("the error is %v", err)
+			}
+			if disk.flags != unix.MS_RDONLY {
+				p.checkFailed(t)
+			}
+		})
 	}
-	defer func() { _ = unix.Unmount(cache, unix.MNT_DETACH) }()
-	// The cell finds a full disk by these words.
-	if _, err := provide(p.file, p.directory); err == nil || !strings.Contains(err.Error(), "no space left on device") {
-		t.Errorf("the error is %v", err)
-	}
-	p.checkFailed(t)
 }

@@ -21,6 +21,8 @@ const (
 	mostEntries = 4_000_000
 	// longestName leaves room for the path of the directory below PATH_MAX, so that other programs can remove the layer.
 	longestName = 3800
+	// socketRecord marks an entry that is a socket: a tar has no type for it.
+	socketRecord = "RAMET.socket"
 )
 
 var errTwice = errors.New("the layer has this name twice, or its parent is no directory of the layer")
@@ -105,8 +107,11 @@ func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		return u.link(parent, base, header.Linkname)
 	case tar.TypeFifo:
-		return u.fifo(parent, base, header)
+		return u.node(unix.S_IFIFO, parent, base, header)
 	case tar.TypeChar, tar.TypeBlock:
+		if header.PAXRecords[socketRecord] != "" {
+			return u.node(unix.S_IFSOCK, parent, base, header)
+		}
 		u.Skipped++
 		return nil
 	default:
@@ -202,8 +207,9 @@ func (u *unpacker) symlink(parent int, base string, header *tar.Header) error {
 	return setTimes(parent, base, timeOf(header))
 }
 
-func (u *unpacker) fifo(parent int, base string, header *tar.Header) error {
-	if err := once(retried(func() error { return unix.Mknodat(parent, base, unix.S_IFIFO|0o600, 0) })); err != nil {
+// node makes a FIFO, or a socket to which no process listens.
+func (u *unpacker) node(kind uint32, parent int, base string, header *tar.Header) error {
+	if err := once(retried(func() error { return unix.Mknodat(parent, base, kind|0o600, 0) })); err != nil {
 		return err
 	}
 	mode, err := setOwner(parent, base, header)
