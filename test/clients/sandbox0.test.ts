@@ -1,6 +1,8 @@
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { Client } from "sandbox0";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { WebSocket } from "ws";
 import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
@@ -43,6 +45,11 @@ async function call(
     ...(given !== undefined && { body: typeof given === "string" ? given : JSON.stringify(given) }),
   });
   return { status: answer.status, headers: answer.headers, body: (await answer.json()) as Answer["body"] };
+}
+
+async function firstOf<T>(values: AsyncIterable<T>): Promise<T | undefined> {
+  for await (const value of values) return value;
+  return undefined;
 }
 
 const textOf = (value: unknown): string => String(value);
@@ -93,7 +100,17 @@ it("serves the JavaScript client: claim, pause, snapshot, claim from it, restore
   expect(listed).toMatchObject({ count: 1, hasMore: false, sandboxes: [{ id: fork.id }] });
   expect((await client.templates.list()).map(({ templateId }) => templateId)).toContain("python");
   await expect(sandboxes.get("0".repeat(32))).rejects.toMatchObject({ statusCode: 404, code: "not_found" });
-  await expect(client.quotas.list()).rejects.toMatchObject({ statusCode: 501, code: "not_supported" });
+  expect((await client.quotas.list()).map(({ dimension }) => dimension)).toContain("active_sandboxes");
+  await expect(client.usage.listWindows()).rejects.toMatchObject({ statusCode: 501, code: "not_supported" });
+  const stream = await task.cmdStream("cat");
+  stream.sendInput("over a WebSocket\n");
+  expect(await firstOf(stream.outputs())).toMatchObject({ source: "stdout", data: "over a WebSocket\n" });
+  stream.sendSignal("KILL");
+  expect(await stream.wait()).toMatchObject({ exitCode: 137 });
+  const watch = await task.watchFiles("/root");
+  await task.writeFile("/root/changed", "1");
+  expect(await firstOf(watch.events())).toMatchObject({ event: "create", path: "/root/changed" });
+  watch.close();
   await sandboxes.deleteRootFSSnapshot(snapshot.id);
   for (const id of [seed.id, task.id, fork.id]) await sandboxes.delete(id);
 });
@@ -304,6 +321,14 @@ describe("requests of others", () => {
       "POST /fork",
       "GET /snapshots",
       "GET /contexts",
+      "GET /contexts/cmd-00000000-0000000000000000/ws",
+      "POST /contexts/cmd-00000000-0000000000000000/restart",
+      "GET /files/watch",
+      "GET /network",
+      "GET /services",
+      "GET /metrics",
+      "GET /metrics/catalog",
+      "GET /observability/logs",
     ];
     for (const each of requests) {
       const [method = "", rest = ""] = each.split(" ");
@@ -312,6 +337,19 @@ describe("requests of others", () => {
       expect([each, foreign.status, foreign.body.error.code]).toEqual([each, 404, "not_found"]);
       expect(foreign.body.error.message.replaceAll(id, none)).toBe(unknown.body.error.message);
     }
+    for (const [path, key, status] of [
+      ["files/watch", other, 404],
+      ["contexts/cmd-00000000-0000000000000000/ws", other, 404],
+      ["files/watch", "s0_eu_00", 401],
+      ["contexts/1/ws", environment["SANDBOX0_TOKEN"], 404],
+    ] as const) {
+      const url = `${world.apiUrl.replace("http", "ws")}/api/v1/sandboxes/${id}/${path}`;
+      const socket = new WebSocket(url, { headers: { authorization: `Bearer ${key}` } });
+      const [error] = (await once(socket, "error")) as [Error];
+      expect([path, error.message]).toEqual([path, `Unexpected server response: ${status}`]);
+    }
+    const template = { template_id: "stolen", sandbox_id: id };
+    expect((await call("POST /api/v1/templates/from-sandbox", template, other)).status).toBe(404);
     for (const method of ["GET", "DELETE"])
       expect((await call(`${method} /api/v1/sandbox-rootfs-snapshots/${snapshot}`, undefined, other)).status).toBe(404);
     await call(`DELETE /api/v1/sandboxes/${id}`);
@@ -327,6 +365,14 @@ describe("requests of others", () => {
       "a negative time",
       "POST /api/v1/sandboxes",
       { template: "default", config: { ttl: -1 } },
+      undefined,
+      400,
+      "bad_request",
+    ],
+    [
+      "a time that is no number",
+      "POST /api/v1/sandboxes",
+      '{"template":"default","config":{"ttl":NaN}}',
       undefined,
       400,
       "bad_request",
