@@ -54,7 +54,7 @@ declare module "fastify" {
   }
 }
 
-export const mostMessageBytes = 1024 * 1024;
+const mostMessageBytes = 1024 * 1024;
 
 /** The WebSockets of a server. Those at other paths are refused. */
 export class WebSockets {
