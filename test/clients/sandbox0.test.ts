@@ -259,7 +259,7 @@ it("hides and deletes a snapshot when it expires", async () => {
   await call(`DELETE /api/v1/sandboxes/${id}`);
 });
 
-it("gives claims from a snapshot that is deleted meanwhile its files, or no sandbox", async () => {
+it("gives claims from a snapshot that is deleted or expires meanwhile its files, or no sandbox", async () => {
   const listed = async () => {
     const { body } = await call("GET /api/v1/sandboxes?limit=200");
     return (body.data["sandboxes"] as { id: string }[]).map(({ id }) => id);
@@ -272,12 +272,29 @@ it("gives claims from a snapshot that is deleted meanwhile its files, or no sand
   const kept: string[] = [];
   const immediately = () => Promise.resolve();
   const oncePresent = () => expect.poll(listed, waiting).toHaveLength(before.length + kept.length + 1);
-  for (const moment of [immediately, immediately, oncePresent, oncePresent]) {
+  const remove = async (snapshot: string) => {
+    expect((await call(`DELETE /api/v1/sandbox-rootfs-snapshots/${snapshot}`)).status).toBe(200);
+  };
+  const expire = async (snapshot: string) => {
+    const checkpoints = world.client.of(checkpointKind);
+    const { items } = await checkpoints.list({ namespace: world.namespace });
+    const at = items.find(({ status }) => status?.checkpointId === snapshot)!.metadata;
+    const past = { [annotations.expiresAt]: new Date(Date.now() - 1_000).toISOString() };
+    await checkpoints.mergePatch(at, { metadata: { annotations: past } });
+    await expect.poll(() => checkpoints.find(at), waiting).toBeUndefined();
+  };
+  for (const [moment, end] of [
+    [immediately, remove],
+    [immediately, remove],
+    [immediately, expire],
+    [oncePresent, remove],
+    [oncePresent, expire],
+  ] as const) {
     const taken = await call(`POST /api/v1/sandboxes/${id}/snapshots`, {});
     const snapshot = textOf(taken.body.data["id"]);
     const claiming = call("POST /api/v1/sandboxes", { template: "default", snapshot_id: snapshot });
     await moment();
-    expect((await call(`DELETE /api/v1/sandbox-rootfs-snapshots/${snapshot}`)).status).toBe(200);
+    await end(snapshot);
     const { status, body } = await claiming;
     if (status !== 201) {
       // A claim that finds it being deleted conflicts with that.
@@ -299,11 +316,56 @@ it("pauses a sandbox when its soft time is over, and deletes the paused one when
     config: { ttl: 3_600, hard_ttl: 3_600 },
   });
   const id = textOf(claimed.body.data["sandbox_id"]);
-  const changed = await call(`PUT /api/v1/sandboxes/${id}`, { config: { ttl: 1, hard_ttl: 20 } });
+  const changed = await call(`PUT /api/v1/sandboxes/${id}`, { config: { ttl: 1, hard_ttl: 12 } });
   expect(changed.status).toBe(200);
   await untilPaused(id);
   expect((await call(`GET /api/v1/sandboxes/${id}`)).body.data).toMatchObject({ expires_at: null });
   await expect.poll(async () => (await call(`GET /api/v1/sandboxes/${id}`)).status, waiting).toBe(404);
+});
+
+it("bounds the output of contexts and the events of watches that their clients do not read, and loses none silently", async () => {
+  const id = textOf((await call("POST /api/v1/sandboxes", { template: "default" })).body.data["sandbox_id"]);
+  const contexts = `/api/v1/sandboxes/${id}/contexts`;
+  const context = async (command: string[], waits: boolean) =>
+    call(`POST ${contexts}`, { type: "cmd", cmd: { command }, wait_until_done: waits });
+  const connect = async (path: string): Promise<WebSocket> => {
+    const url = `${world.apiUrl.replace("http", "ws")}/api/v1/sandboxes/${id}/${path}`;
+    const socket = new WebSocket(url, { headers: { authorization: `Bearer ${environment["SANDBOX0_TOKEN"]}` } });
+    await once(socket, "open");
+    return socket;
+  };
+  expect(await context(["yes"], true)).toMatchObject({ status: 413, body: { error: { code: "bad_request" } } });
+  const endless = textOf((await context(["yes"], false)).body.data["id"]);
+  const output = await connect(`contexts/${endless}/ws`);
+  output.pause();
+  const watch = await connect("files/watch");
+  watch.send(JSON.stringify({ action: "subscribe", path: "/root", recursive: true }));
+  await once(watch, "message");
+  watch.pause();
+  const files = 100_000;
+  const write = `import os\nfor n in range(${files}): os.close(os.open(f"/root/{n}", os.O_CREAT))`;
+  expect(await context(["python3", "-c", write], true)).toMatchObject({ body: { data: { exit_code: 0 } } });
+  let events = 0;
+  const ended = new Promise<"all" | number>((resolve) => {
+    watch.on("message", (data: Buffer) => {
+      if (data.includes('"event":"create"') && ++events === files) resolve("all");
+    });
+    watch.on("close", resolve);
+  });
+  watch.resume();
+  // Either all of them, or an end with a reason.
+  expect(["all", 1011]).toContain(await ended);
+  expect((await call(`DELETE ${contexts}/${endless}`)).status).toBe(200);
+  const last = new Promise((resolve) => {
+    output.on("message", (data: Buffer) => {
+      const message = JSON.parse(data.toString()) as { type: string };
+      if (message.type === "done") resolve(message);
+    });
+  });
+  output.resume();
+  expect(await last).toMatchObject({ type: "done", exit_code: 137 });
+  for (const socket of [output, watch]) socket.terminate();
+  await call(`DELETE /api/v1/sandboxes/${id}`);
 });
 
 describe("requests of others", () => {
