@@ -174,6 +174,22 @@ describe("the requests of the command line", () => {
     expect((await call(`POST /api/v1/sandboxes/${id}/contexts`, read)).body.data).toMatchObject({ stdout: "v1\n" });
   });
 
+  it("claims a ready sandbox of a set that was restored from the snapshot, and restores it no second time", async () => {
+    const containers = [{ name: "main", image: "python", command: ["sleep", "infinity"] }];
+    const metadata = { annotations: { "ramet.dev/restore-from": snapshot } };
+    await world.createSet("restored", 1, { template: { metadata, spec: { containers } } });
+    const claimed = await call("POST /api/v1/sandboxes", { template: "restored", snapshot_id: snapshot });
+    expect(claimed.status).toBe(201);
+    const at = { namespace: world.namespace, name: textOf(claimed.body.data["pod_name"]) };
+    const found = await world.client.of(sandboxKind).find(at);
+    expect(found?.metadata.generateName ?? at.name).toMatch(/^restored-/);
+    expect(found?.status?.ramet).toMatchObject({ restoredFrom: snapshot });
+    expect(found?.status?.ramet?.rollback).toBeUndefined();
+    const read = { type: "cmd", cmd: { command: ["cat", "/workspace/project/ENVIRONMENT"] }, wait_until_done: true };
+    const id = textOf(claimed.body.data["sandbox_id"]);
+    expect((await call(`POST /api/v1/sandboxes/${id}/contexts`, read)).body.data).toMatchObject({ stdout: "v1\n" });
+  });
+
   it("takes environment and resources from the template, and the files from a named snapshot", async () => {
     const main = {
       name: "main",
