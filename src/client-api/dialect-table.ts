@@ -124,7 +124,7 @@ export const dialectTable: Record<Operation, Record<ClientName, Entry>> = {
   awaitBuild: {
     E2B: "POST /v2/templates/:templateID/builds/:buildID",
     AgentTier: { no: "declare" },
-    Sandbox0: { no: "declare" },
+    Sandbox0: "POST /templates/from-sandbox",
     native: { no: "declare" },
     MCP: "create_snapshot",
     CLI: "ramet snapshot apply",

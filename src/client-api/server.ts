@@ -19,6 +19,7 @@ import type { ClientApiMetrics } from "./metrics.ts";
 import { admitRequests } from "./routes/admission.ts";
 import { ClientLimits } from "./routes/client-limits.ts";
 import { notJson } from "./routes/route.ts";
+import { WebSockets } from "./routes/web-sockets.ts";
 
 /** A part of the server that speaks the API of one client. */
 export interface Dialect {
@@ -49,6 +50,10 @@ const bodyLimitBytes = 1024 * 1024;
 /** @throws RametError `Unavailable` when the port cannot be opened */
 export async function serveClientApi(options: ServerOptions): Promise<ClientApiServer> {
   const { port, address, dialects, metrics, clock, log } = options;
+  const pathOf = (request: IncomingMessage): string => {
+    const path = dialects.map((dialect) => dialect.pathOf?.(request)).find((each) => each !== undefined);
+    return path ?? request.url ?? "/";
+  };
   const server = fastify({
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
@@ -64,10 +69,7 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
       ServerResponse: closingResponse(clock),
     },
     frameworkErrors: answerUnreadablePath,
-    rewriteUrl: (request) => {
-      const path = dialects.map((dialect) => dialect.pathOf?.(request)).find((each) => each !== undefined);
-      return path ?? request.url ?? "/";
-    },
+    rewriteUrl: pathOf,
     // Longer than load balancers keep idle connections (Google: 600 s), so that the load balancer closes them.
     keepAliveTimeout: 620_000,
     forceCloseConnections: "idle",
@@ -78,6 +80,7 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
   const connections = new Connections(clock);
   server.decorate("connections", connections);
   server.decorate("limits", new ClientLimits());
+  server.decorate("webSockets", new WebSockets(server, { clock, pathOf }));
   server.server.on("connection", (socket) => {
     // Each request of a connection waits for its end, also the pipelined ones.
     socket.setMaxListeners(0);

@@ -73,6 +73,7 @@ export async function fork(objects: Objects, request: Fork): Promise<Settled<For
 export function inherited({ metadata }: Sandbox, others: readonly string[] = []): Record<string, string> {
   const limits = [
     annotations.publicPorts,
+    annotations.clientServices,
     annotations.requestHost,
     annotations.httpsPorts,
     annotations.http2Ports,

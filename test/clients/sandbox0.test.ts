@@ -1,6 +1,8 @@
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { Client } from "sandbox0";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { WebSocket } from "ws";
 import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
@@ -43,6 +45,11 @@ async function call(
     ...(given !== undefined && { body: typeof given === "string" ? given : JSON.stringify(given) }),
   });
   return { status: answer.status, headers: answer.headers, body: (await answer.json()) as Answer["body"] };
+}
+
+async function firstOf<T>(values: AsyncIterable<T>): Promise<T | undefined> {
+  for await (const value of values) return value;
+  return undefined;
 }
 
 const textOf = (value: unknown): string => String(value);
@@ -93,7 +100,17 @@ it("serves the JavaScript client: claim, pause, snapshot, claim from it, restore
   expect(listed).toMatchObject({ count: 1, hasMore: false, sandboxes: [{ id: fork.id }] });
   expect((await client.templates.list()).map(({ templateId }) => templateId)).toContain("python");
   await expect(sandboxes.get("0".repeat(32))).rejects.toMatchObject({ statusCode: 404, code: "not_found" });
-  await expect(client.quotas.list()).rejects.toMatchObject({ statusCode: 501, code: "not_supported" });
+  expect((await client.quotas.list()).map(({ dimension }) => dimension)).toContain("active_sandboxes");
+  await expect(client.usage.listWindows()).rejects.toMatchObject({ statusCode: 501, code: "not_supported" });
+  const stream = await task.cmdStream("cat");
+  stream.sendInput("over a WebSocket\n");
+  expect(await firstOf(stream.outputs())).toMatchObject({ source: "stdout", data: "over a WebSocket\n" });
+  stream.sendSignal("KILL");
+  expect(await stream.wait()).toMatchObject({ exitCode: 137 });
+  const watch = await task.watchFiles("/root");
+  await task.writeFile("/root/changed", "1");
+  expect(await firstOf(watch.events())).toMatchObject({ event: "create", path: "/root/changed" });
+  watch.close();
   await sandboxes.deleteRootFSSnapshot(snapshot.id);
   for (const id of [seed.id, task.id, fork.id]) await sandboxes.delete(id);
 });
@@ -152,6 +169,22 @@ describe("the requests of the command line", () => {
     const ready = after.items.find(({ metadata }) => metadata.ownerReferences?.some(({ name }) => name === "warm"));
     const claimed = await call("POST /api/v1/sandboxes", { template: "warm", snapshot_id: snapshot });
     expect([claimed.status, claimed.body.data["pod_name"]]).toEqual([201, ready?.metadata.name]);
+    const read = { type: "cmd", cmd: { command: ["cat", "/workspace/project/ENVIRONMENT"] }, wait_until_done: true };
+    const id = textOf(claimed.body.data["sandbox_id"]);
+    expect((await call(`POST /api/v1/sandboxes/${id}/contexts`, read)).body.data).toMatchObject({ stdout: "v1\n" });
+  });
+
+  it("claims a ready sandbox of a set that was restored from the snapshot, and restores it no second time", async () => {
+    const containers = [{ name: "main", image: "python", command: ["sleep", "infinity"] }];
+    const metadata = { annotations: { "ramet.dev/restore-from": snapshot } };
+    await world.createSet("restored", 1, { template: { metadata, spec: { containers } } });
+    const claimed = await call("POST /api/v1/sandboxes", { template: "restored", snapshot_id: snapshot });
+    expect(claimed.status).toBe(201);
+    const at = { namespace: world.namespace, name: textOf(claimed.body.data["pod_name"]) };
+    const found = await world.client.of(sandboxKind).find(at);
+    expect(found?.metadata.generateName ?? at.name).toMatch(/^restored-/);
+    expect(found?.status?.ramet).toMatchObject({ restoredFrom: snapshot });
+    expect(found?.status?.ramet?.rollback).toBeUndefined();
     const read = { type: "cmd", cmd: { command: ["cat", "/workspace/project/ENVIRONMENT"] }, wait_until_done: true };
     const id = textOf(claimed.body.data["sandbox_id"]);
     expect((await call(`POST /api/v1/sandboxes/${id}/contexts`, read)).body.data).toMatchObject({ stdout: "v1\n" });
@@ -242,7 +275,7 @@ it("hides and deletes a snapshot when it expires", async () => {
   await call(`DELETE /api/v1/sandboxes/${id}`);
 });
 
-it("gives claims from a snapshot that is deleted meanwhile its files, or no sandbox", async () => {
+it("gives claims from a snapshot that is deleted or expires meanwhile its files, or no sandbox", async () => {
   const listed = async () => {
     const { body } = await call("GET /api/v1/sandboxes?limit=200");
     return (body.data["sandboxes"] as { id: string }[]).map(({ id }) => id);
@@ -255,12 +288,29 @@ it("gives claims from a snapshot that is deleted meanwhile its files, or no sand
   const kept: string[] = [];
   const immediately = () => Promise.resolve();
   const oncePresent = () => expect.poll(listed, waiting).toHaveLength(before.length + kept.length + 1);
-  for (const moment of [immediately, immediately, oncePresent, oncePresent]) {
+  const remove = async (snapshot: string) => {
+    expect((await call(`DELETE /api/v1/sandbox-rootfs-snapshots/${snapshot}`)).status).toBe(200);
+  };
+  const expire = async (snapshot: string) => {
+    const checkpoints = world.client.of(checkpointKind);
+    const { items } = await checkpoints.list({ namespace: world.namespace });
+    const at = items.find(({ status }) => status?.checkpointId === snapshot)!.metadata;
+    const past = { [annotations.expiresAt]: new Date(Date.now() - 1_000).toISOString() };
+    await checkpoints.mergePatch(at, { metadata: { annotations: past } });
+    await expect.poll(() => checkpoints.find(at), waiting).toBeUndefined();
+  };
+  for (const [moment, end] of [
+    [immediately, remove],
+    [immediately, remove],
+    [immediately, expire],
+    [oncePresent, remove],
+    [oncePresent, expire],
+  ] as const) {
     const taken = await call(`POST /api/v1/sandboxes/${id}/snapshots`, {});
     const snapshot = textOf(taken.body.data["id"]);
     const claiming = call("POST /api/v1/sandboxes", { template: "default", snapshot_id: snapshot });
     await moment();
-    expect((await call(`DELETE /api/v1/sandbox-rootfs-snapshots/${snapshot}`)).status).toBe(200);
+    await end(snapshot);
     const { status, body } = await claiming;
     if (status !== 201) {
       // A claim that finds it being deleted conflicts with that.
@@ -282,11 +332,56 @@ it("pauses a sandbox when its soft time is over, and deletes the paused one when
     config: { ttl: 3_600, hard_ttl: 3_600 },
   });
   const id = textOf(claimed.body.data["sandbox_id"]);
-  const changed = await call(`PUT /api/v1/sandboxes/${id}`, { config: { ttl: 1, hard_ttl: 20 } });
+  const changed = await call(`PUT /api/v1/sandboxes/${id}`, { config: { ttl: 1, hard_ttl: 12 } });
   expect(changed.status).toBe(200);
   await untilPaused(id);
   expect((await call(`GET /api/v1/sandboxes/${id}`)).body.data).toMatchObject({ expires_at: null });
   await expect.poll(async () => (await call(`GET /api/v1/sandboxes/${id}`)).status, waiting).toBe(404);
+});
+
+it("bounds the output of contexts and the events of watches that their clients do not read, and loses none silently", async () => {
+  const id = textOf((await call("POST /api/v1/sandboxes", { template: "default" })).body.data["sandbox_id"]);
+  const contexts = `/api/v1/sandboxes/${id}/contexts`;
+  const context = async (command: string[], waits: boolean) =>
+    call(`POST ${contexts}`, { type: "cmd", cmd: { command }, wait_until_done: waits });
+  const connect = async (path: string): Promise<WebSocket> => {
+    const url = `${world.apiUrl.replace("http", "ws")}/api/v1/sandboxes/${id}/${path}`;
+    const socket = new WebSocket(url, { headers: { authorization: `Bearer ${environment["SANDBOX0_TOKEN"]}` } });
+    await once(socket, "open");
+    return socket;
+  };
+  expect(await context(["yes"], true)).toMatchObject({ status: 413, body: { error: { code: "bad_request" } } });
+  const endless = textOf((await context(["yes"], false)).body.data["id"]);
+  const output = await connect(`contexts/${endless}/ws`);
+  output.pause();
+  const watch = await connect("files/watch");
+  watch.send(JSON.stringify({ action: "subscribe", path: "/root", recursive: true }));
+  await once(watch, "message");
+  watch.pause();
+  const files = 100_000;
+  const write = `import os\nfor n in range(${files}): os.close(os.open(f"/root/{n}", os.O_CREAT))`;
+  expect(await context(["python3", "-c", write], true)).toMatchObject({ body: { data: { exit_code: 0 } } });
+  let events = 0;
+  const ended = new Promise<"all" | number>((resolve) => {
+    watch.on("message", (data: Buffer) => {
+      if (data.includes('"event":"create"') && ++events === files) resolve("all");
+    });
+    watch.on("close", resolve);
+  });
+  watch.resume();
+  // Either all of them, or an end with a reason.
+  expect(["all", 1011]).toContain(await ended);
+  expect((await call(`DELETE ${contexts}/${endless}`)).status).toBe(200);
+  const last = new Promise((resolve) => {
+    output.on("message", (data: Buffer) => {
+      const message = JSON.parse(data.toString()) as { type: string };
+      if (message.type === "done") resolve(message);
+    });
+  });
+  output.resume();
+  expect(await last).toMatchObject({ type: "done", exit_code: 137 });
+  for (const socket of [output, watch]) socket.terminate();
+  await call(`DELETE /api/v1/sandboxes/${id}`);
 });
 
 describe("requests of others", () => {
@@ -304,6 +399,14 @@ describe("requests of others", () => {
       "POST /fork",
       "GET /snapshots",
       "GET /contexts",
+      "GET /contexts/cmd-00000000-0000000000000000/ws",
+      "POST /contexts/cmd-00000000-0000000000000000/restart",
+      "GET /files/watch",
+      "GET /network",
+      "GET /services",
+      "GET /metrics",
+      "GET /metrics/catalog",
+      "GET /observability/logs",
     ];
     for (const each of requests) {
       const [method = "", rest = ""] = each.split(" ");
@@ -312,6 +415,19 @@ describe("requests of others", () => {
       expect([each, foreign.status, foreign.body.error.code]).toEqual([each, 404, "not_found"]);
       expect(foreign.body.error.message.replaceAll(id, none)).toBe(unknown.body.error.message);
     }
+    for (const [path, key, status] of [
+      ["files/watch", other, 404],
+      ["contexts/cmd-00000000-0000000000000000/ws", other, 404],
+      ["files/watch", "s0_eu_00", 401],
+      ["contexts/1/ws", environment["SANDBOX0_TOKEN"], 404],
+    ] as const) {
+      const url = `${world.apiUrl.replace("http", "ws")}/api/v1/sandboxes/${id}/${path}`;
+      const socket = new WebSocket(url, { headers: { authorization: `Bearer ${key}` } });
+      const [error] = (await once(socket, "error")) as [Error];
+      expect([path, error.message]).toEqual([path, `Unexpected server response: ${status}`]);
+    }
+    const template = { template_id: "stolen", sandbox_id: id };
+    expect((await call("POST /api/v1/templates/from-sandbox", template, other)).status).toBe(404);
     for (const method of ["GET", "DELETE"])
       expect((await call(`${method} /api/v1/sandbox-rootfs-snapshots/${snapshot}`, undefined, other)).status).toBe(404);
     await call(`DELETE /api/v1/sandboxes/${id}`);
@@ -327,6 +443,14 @@ describe("requests of others", () => {
       "a negative time",
       "POST /api/v1/sandboxes",
       { template: "default", config: { ttl: -1 } },
+      undefined,
+      400,
+      "bad_request",
+    ],
+    [
+      "a time that is no number",
+      "POST /api/v1/sandboxes",
+      '{"template":"default","config":{"ttl":NaN}}',
       undefined,
       400,
       "bad_request",

@@ -118,6 +118,20 @@ describe("a client API that is killed", () => {
     },
   );
 
+  it.each(numbered)(
+    "creates one template of a sandbox for a request of Sandbox0 that is repeated (%i)",
+    async (round) => {
+      const body = { template_id: "state", sandbox_id: await create() };
+      const headers = { "idempotency-key": `template-${round}` };
+      const make = () => call("POST", "/sandbox0/api/v1/templates/from-sandbox", body, headers);
+      await killDuring(make);
+      await expect.poll(async () => (await make()).status).toBe(202);
+      await expect.poll(async () => (await snapshots()).map(({ names }) => names)).toEqual([["state"]]);
+      const [built] = cluster.seen.snapshots.store.list();
+      expect(built?.status?.versions).toHaveLength(1);
+    },
+  );
+
   it("answers lists as before", async () => {
     const made = [await create(), await create()];
     const ids = async () => (await sandboxes()).map(({ sandboxID }) => sandboxID).toSorted();

@@ -142,6 +142,8 @@ export const annotations = {
   clientHardLife: "ramet.dev/client-hard-life",
   /** The same: the ports that the client has forwarded, as JSON. */
   clientPorts: "ramet.dev/client-ports",
+  /** The same: its services, which are ports with a name, as JSON. */
+  clientServices: "ramet.dev/client-services",
   /** The same: the entrypoint of its agent, and how that was installed, as JSON. */
   clientAgent: "ramet.dev/client-agent",
   /** The same: what its network settings show to clients and no other annotation has, as JSON. */

@@ -19,6 +19,8 @@ import {
   EntryAnswer,
   envelope,
   type FileEntry,
+  type FileEvent,
+  fileEvents,
   ProcessListAnswer,
 } from "./guest-wire.ts";
 
@@ -58,6 +60,13 @@ export interface StartProcess {
   timeoutMilliseconds?: number;
 }
 
+/** A command that runs, with what its client has given. */
+export interface RunningProcess extends Pick<StartProcess, "command" | "tag" | "workingDirectory"> {
+  pid: number;
+  args: string[];
+  environment: Record<string, string>;
+}
+
 /** A client of the guest for commands and files. The API is that of E2B's envd (Connect RPC in JSON, and HTTP). */
 export class GuestClient {
   readonly #dial: GuestDial;
@@ -90,12 +99,14 @@ export class GuestClient {
     };
     const timeout = start.timeoutMilliseconds;
     const headers = defined({ "connect-timeout-ms": timeout === undefined ? undefined : `${Math.ceil(timeout)}` });
-    return processEvents(`running ${command}`, () => this.#stream("Start", message, { headers, signal }), signal);
+    const open = () => this.#stream("process.Process/Start", message, { headers, signal });
+    return processEvents(`running ${command}`, open, signal);
   }
 
   /** Follows a running command: its buffered output, then new output, then its end. */
   connect(process: ProcessSelector, signal?: AbortSignal): AsyncGenerator<ProcessEvent> {
-    return processEvents("following a command", () => this.#stream("Connect", { process }, { signal }), signal);
+    const open = () => this.#stream("process.Process/Connect", { process }, { signal });
+    return processEvents("following a command", open, signal);
   }
 
   /** Resolves when the command has read the bytes or the kernel has buffered them. */
@@ -132,13 +143,14 @@ export class GuestClient {
     await this.#unary("resizing a terminal", "process.Process/Update", message, Empty);
   }
 
-  async listProcesses(): Promise<{ pid: number; tag?: string; command: string; args: string[] }[]> {
+  async listProcesses(): Promise<RunningProcess[]> {
     const { processes } = await this.#unary("listing commands", "process.Process/List", {}, ProcessListAnswer);
-    return processes.map(({ pid, tag, config }) => ({
+    return processes.map(({ pid, tag, config: { cmd: command, args, envs: environment, cwd: workingDirectory } }) => ({
       pid,
-      ...defined({ tag }),
-      command: config.cmd,
-      args: config.args,
+      command,
+      args,
+      environment,
+      ...defined({ tag, workingDirectory }),
     }));
   }
 
@@ -187,6 +199,15 @@ export class GuestClient {
     await this.#unary(`removing ${path}`, "filesystem.Filesystem/Remove", { path }, Empty);
   }
 
+  /**
+   * Follows the changes of a directory: `start` when it is watched, then each change. Leaving the loop ends the watch.
+   * @throws RametError `NotFound`, also when the directory is removed; `Internal` if more changes wait than the guest holds
+   */
+  watch(path: string, recursive: boolean, signal?: AbortSignal): AsyncGenerator<FileEvent> {
+    const open = () => this.#stream("filesystem.Filesystem/WatchDir", { path, recursive }, { signal });
+    return fileEvents(`watching ${path}`, open, signal);
+  }
+
   async #headers(): Promise<Record<string, string>> {
     return { ...(await this.#callHeaders()), ...this.#own };
   }
@@ -208,17 +229,17 @@ export class GuestClient {
   }
 
   async #stream(
-    method: "Start" | "Connect",
+    method: "process.Process/Start" | "process.Process/Connect" | "filesystem.Filesystem/WatchDir",
     message: object,
     call: Pick<GuestCall, "headers" | "signal">,
   ): Promise<IncomingMessage> {
     const body = envelope(message);
-    const response = await this.#post(`/process.Process/${method}`, "application/connect+json", {
+    const response = await this.#post(`/${method}`, "application/connect+json", {
       ...call,
       body,
       responseMilliseconds,
     });
-    return ok(`process.Process/${method}`, response);
+    return ok(method, response);
   }
 }
 

@@ -83,7 +83,12 @@ export const StreamEnd = z.object({
 export const ProcessListAnswer = z.object({
   processes: listOf(
     z.object({
-      config: z.object({ cmd: z.string().default(""), args: listOf(z.string()) }),
+      config: z.object({
+        cmd: z.string().default(""),
+        args: listOf(z.string()),
+        envs: z.record(z.string(), z.string()).default({}),
+        cwd: z.string().optional(),
+      }),
       pid: z.number().int(),
       tag: z.string().optional(),
     }),
@@ -165,26 +170,67 @@ export async function* processEvents(
   signal?: AbortSignal,
 ): AsyncGenerator<ProcessEvent> {
   let end: Omit<ProcessEnd, "missedBytes" | "outputOpen"> | undefined;
-  const response = await open();
-  try {
-    for await (const message of envelopes(response)) {
-      if (message.end) {
-        const { error, metadata } = StreamEnd.parse(message.body);
-        if (error !== undefined) throw guestFailure(what, error);
-        if (end === undefined) return;
-        const missedBytes = Number(metadata["ramet-missed-bytes"]?.[0] ?? 0);
-        yield { ...end, missedBytes, outputOpen: metadata["ramet-output-open"] !== undefined };
-        return;
-      }
-      const { event } = ProcessAnswer.parse(message.body);
+  for await (const { answer, trailers } of answers({ what, open, signal }, ProcessAnswer)) {
+    if (answer !== undefined) {
+      const { event } = answer;
       if (event.start !== undefined) yield { type: "start", pid: event.start.pid };
       if (event.data !== undefined) yield* dataEvents(event.data);
       if (event.end !== undefined) end = { type: "end", ...event.end, exitCode: shellCode(event.end) };
+    }
+    if (trailers === undefined || end === undefined) continue;
+    const missedBytes = Number(trailers["ramet-missed-bytes"]?.[0] ?? 0);
+    yield { ...end, missedBytes, outputOpen: trailers["ramet-output-open"] !== undefined };
+  }
+}
+
+interface Answers {
+  what: string;
+  open: () => Promise<IncomingMessage>;
+  signal: AbortSignal | undefined;
+}
+
+/** The messages of a stream, and last its trailers. @throws RametError */
+async function* answers<T extends z.ZodType>({ what, open, signal }: Answers, schema: T) {
+  const response = await open();
+  try {
+    for await (const { end, body } of envelopes(response)) {
+      const { error, metadata } = end ? StreamEnd.parse(body) : {};
+      if (error !== undefined) throw guestFailure(what, error);
+      yield { answer: end ? undefined : schema.parse(body), trailers: metadata };
     }
   } catch (error) {
     throw unreachable(what, error, signal);
   } finally {
     response.destroy();
+  }
+}
+
+const changes = ["CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"] as const;
+
+const WatchAnswer = z.object({
+  start: z.object({}).optional(),
+  filesystem: z
+    .object({
+      name: z.string().max(8_192).default(""),
+      type: z.enum(changes.map((name) => `EVENT_TYPE_${name}` as const)),
+    })
+    .optional(),
+});
+
+/** A change of a file, whose path is relative to the watched directory; or the start of the watch. */
+export type FileEvent = { type: "start" } | { type: "create" | "write" | "remove" | "rename" | "chmod"; path: string };
+
+/** Decodes a stream of WatchDir. */
+export async function* fileEvents(
+  what: string,
+  open: () => Promise<IncomingMessage>,
+  signal?: AbortSignal,
+): AsyncGenerator<FileEvent> {
+  for await (const { answer } of answers({ what, open, signal }, WatchAnswer)) {
+    if (answer?.start !== undefined) yield { type: "start" };
+    if (answer?.filesystem === undefined) continue;
+    const type = answer.filesystem.type.slice("EVENT_TYPE_".length).toLowerCase();
+    yield { type: type as Exclude<FileEvent["type"], "start">, path: answer.filesystem.name };
   }
 }
 

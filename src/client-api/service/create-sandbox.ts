@@ -109,14 +109,17 @@ export async function makeSandbox(parts: ServiceParts, create: CreateSandbox, so
 async function makeRestored(parts: ServiceParts, create: CreateSandbox, start: StartUnder): Promise<Sandbox> {
   const { source, checkpointId: id } = start;
   const [name = ""] = (source.kind === "set" ? source.set.metadata.name : source.name).split("@");
+  const { isRestored, fits } = start;
   const request = requestOf(parts, create, name, { isServing: false });
-  if (source.kind === "set" && start.isInPlace) {
-    const inPlace = { ...request, restoreFrom: id, fits: start.fits, onlyFitting: true };
-    const claimed = await claimSandbox(inPlace, parts.claims, create.signal).catch(unlessTimeout);
+  if (source.kind === "set" && (start.isInPlace || isRestored)) {
+    const ready = isRestored ? requestOf(parts, create, name, { isServing: true }) : { ...request, restoreFrom: id };
+    const claim = claimSandbox({ ...ready, fits, onlyFitting: true }, parts.claims, create.signal);
+    const claimed = await claim.catch(unlessTimeout);
     if (claimed !== undefined) return claimed.sandbox;
   }
   validateClaimRequest(request);
   const model = await modelOf(parts, { namespace: create.namespace, name: "" }, source);
+  if (isRestored) return createClaimed(model, request, parts.claims);
   // The template says which volumes a sandbox has, and the snapshot has none of their data.
   const chosen = start.lacksVolumes ? { [annotations.volumesOnRestore]: "Empty" } : {};
   const own = { ...request, annotations: { ...request.annotations, ...chosen } };

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { keyPartOf } from "../../api/schema/digest.ts";
 import { RametError } from "../../base/errors.ts";
@@ -28,12 +29,11 @@ export async function withinSandboxLimit<T>(
   create: (requestIds: readonly string[]) => Promise<T>,
   { count = 1, requestId }: NewSandboxes = {},
 ): Promise<T> {
-  const { known, writes, creating } = parts;
-  const { key, namespace, limits } = caller;
+  const { creating } = parts;
+  const { key, limits } = caller;
   hasEarlier(parts, caller, requestId);
   const ids = requestId === undefined ? Array.from({ length: count }, () => randomUUID()) : [requestId];
-  const newest = known.sandboxesIn(namespace).map((sandbox) => writes.latest(sandbox));
-  const own = newest.filter(({ metadata }) => metadata.annotations?.[annotations.owner] === key);
+  const own = sandboxesOfKey(parts, caller);
   const shown = new Set(own.map(({ metadata }) => metadata.annotations?.[annotations.lock]));
   const hidden = [...creating].filter(([id, owner]) => owner === key && !shown.has(id));
   const added = ids.filter((id) => !shown.has(id) && !creating.has(id));
@@ -48,6 +48,15 @@ export async function withinSandboxLimit<T>(
   } finally {
     for (const id of added) creating.delete(id);
   }
+}
+
+/** The sandboxes that a key has created. */
+export function sandboxesOfKey(
+  { known, writes }: Pick<ServiceParts, "known" | "writes">,
+  { key, namespace }: Pick<Limited, "key" | "namespace">,
+): Sandbox[] {
+  const newest = known.sandboxesIn(namespace).map((sandbox) => writes.latest(sandbox));
+  return newest.filter(({ metadata }) => metadata.annotations?.[annotations.owner] === key);
 }
 
 type SnapshotParts = Pick<ServiceParts, "known" | "capturing">;

@@ -23,6 +23,8 @@ import { changeTags } from "./template-builds.ts";
 export interface CreateSnapshot extends Wait {
   /** Who creates it: the API key, as `<namespace>/<name>`. */
   owner: string;
+  /** The UUID of a request that can be repeated. */
+  requestId?: string;
   /** A name and a tag, for a version of a named snapshot. @default a checkpoint without a name */
   name?: { name: string; tag: string };
   /** @default those of the sandbox */
@@ -114,6 +116,7 @@ export function snapshotOf(
 ): CheckpointManifest {
   const { owner, name: given, contents, volumes, keepRunning, ttl, title, description, expiresAt } = create;
   const texts = {
+    [annotations.lock]: create.requestId,
     [annotations.displayName]: title,
     [annotations.description]: description,
     [annotations.expiresAt]: expiresAt?.toISOString(),

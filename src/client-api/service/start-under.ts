@@ -1,6 +1,7 @@
 import { type Checkpoint, volumeParts } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import { labels, restoreFrom } from "../../api/names/labels.ts";
 import { compareTemplate } from "../../api/snapshot/template-difference.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { expiryOf, isCloneable } from "../../api/state/checkpoint.ts";
@@ -15,6 +16,8 @@ export interface StartUnder {
   checkpointId: string;
   /** Whether the checkpoint can be restored in a ready sandbox of the template that fits. */
   isInPlace: boolean;
+  /** Whether the ready sandboxes of the template were restored from it already, so that a claim is enough. */
+  isRestored: boolean;
   fits: (sandbox: Sandbox) => boolean;
   /** Whether the source of the checkpoint had volumes that are not in it. */
   lacksVolumes: boolean;
@@ -36,9 +39,13 @@ export async function startUnder(
       hint: "Name a SandboxTemplate or a SandboxSet, whose template the snapshot starts under",
     });
   }
-  const spec = specOf(parts, namespace, source);
+  const { hash, spec } = revisionOf(parts, namespace, source);
   const { checkpointId = "", ramet: { contents = ["memory"], parts: captured, volumes = [], engine } = {} } =
     checkpoint.status ?? {};
+  if (hash !== undefined && restoreFrom({ metadata: {}, spec: {} }, spec.template) === checkpointId) {
+    const fits = ({ metadata }: Sandbox): boolean => metadata.labels?.[labels.templateHash] === hash;
+    return { source, checkpointId, isInPlace: false, isRestored: true, fits, lacksVolumes: false };
+  }
   const hasMemory = contents.includes("memory");
   const { mismatch } = compareTemplate(checkpoint, parsePodTemplate(spec.template, "template"), hasMemory);
   if (mismatch !== undefined) throw mismatch;
@@ -46,6 +53,7 @@ export async function startUnder(
   return {
     source,
     checkpointId,
+    isRestored: false,
     isInPlace: !lacksVolumes && volumeParts(captured).length === 0 && !startsWithProbes(checkpoint, spec),
     fits: ({ status }) => !hasMemory || status?.ramet?.engine === engine,
     lacksVolumes,
@@ -82,11 +90,12 @@ export function unknownSnapshot(id: string): RametError {
   return new RametError("NotFound", `The snapshot ${id.slice(0, 80)} does not exist`);
 }
 
-function specOf(
+/** @returns the hash of the sandboxes of a set, too */
+function revisionOf(
   { known }: Pick<ServiceParts, "known">,
   namespace: string,
   source: StartUnder["source"],
-): SandboxTemplateSpec {
-  if (source.kind === "set") return currentRevision(source.set, known).spec;
-  return known.template(`${namespace}/${source.name}`)?.spec ?? {};
+): { hash?: string; spec: SandboxTemplateSpec } {
+  if (source.kind === "set") return currentRevision(source.set, known);
+  return { spec: known.template(`${namespace}/${source.name}`)?.spec ?? {} };
 }

@@ -3,8 +3,16 @@
 import os
 
 from sandbox0 import APIError, Client
+from sandbox0.apispec.models.network_egress_policy import NetworkEgressPolicy
+from sandbox0.apispec.models.quota_dimension import QuotaDimension
+from sandbox0.apispec.models.sandbox_app_service import SandboxAppService
+from sandbox0.apispec.models.sandbox_app_service_ingress import SandboxAppServiceIngress
 from sandbox0.apispec.models.sandbox_config import SandboxConfig
+from sandbox0.apispec.models.sandbox_network_policy import SandboxNetworkPolicy
+from sandbox0.apispec.models.sandbox_network_policy_mode import SandboxNetworkPolicyMode
 from sandbox0.apispec.models.sandbox_refresh_request import SandboxRefreshRequest
+from sandbox0.apispec.models.template_from_sandbox_create_request import TemplateFromSandboxCreateRequest
+from sandbox0.client_templates import CreateTemplateFromSandboxOptions
 from sandbox0.sandbox import CmdOptions
 
 client = Client(token=os.environ["SANDBOX0_TOKEN"], base_url=os.environ["SANDBOX0_BASE_URL"])
@@ -36,6 +44,31 @@ with client.sandboxes.open("default", config=SandboxConfig(ttl=600, hard_ttl=120
     environment = CmdOptions(command=["sh", "-c", "echo $WHO; pwd"], env_vars={"WHO": "me"}, cwd="/var")
     assert sandbox.cmd("x", environment).stdout == "me\n/var\n"
 
+    # A context over a WebSocket gets input and signals, and reports its end.
+    stream = sandbox.cmd_stream("x", CmdOptions(command=["sh", "-c", "read line; echo got $line; echo ü >&2; exit 5"]))
+    stream.send_input("text\n")
+    printed = {"stdout": "", "stderr": ""}
+    for each in stream.iter_outputs():
+        printed[each.source] += each.data
+    assert printed == {"stdout": "got text\n", "stderr": "ü\n"}, printed
+    assert stream.wait().exit_code == 5
+    killed = sandbox.cmd_stream("sleep 1000", CmdOptions())
+    killed.send_signal("TERM")
+    assert killed.wait().exit_code == 143
+    # A REPL over a WebSocket, which a restart makes forget its state.
+    repl = sandbox.connect_ws_context(sandbox._repl_context_by_lang["python"])
+    repl.send_input("x + 1", "one")
+    text, outputs = "", repl.iter_outputs()
+    while not text.endswith("\n"):
+        text += next(outputs).data
+    assert text == "42\n", text
+    repl.close()
+    assert sandbox.restart_context(repl.context_id).running
+    assert "NameError" in sandbox.run("python", "x").output_raw
+    restarted = sandbox.restart_context(sandbox.cmd("sleep 1000", CmdOptions(wait=False, cwd="/var")).context_id)
+    assert sandbox.get_context(restarted.id).running
+    assert sandbox.delete_context(restarted.id).data.deleted
+
     # Files.
     assert sandbox.mkdir("/work/a", recursive=True).data.created
     assert sandbox.write_file("/work/a/one", b"\x00\xff").data.written
@@ -52,6 +85,48 @@ with client.sandboxes.open("default", config=SandboxConfig(ttl=600, hard_ttl=120
         except APIError as error:
             assert error.status_code == 404, error
 
+    # Changes of a directory, also of one that is created later.
+    watch = sandbox.watch_files("/work", recursive=True)
+    sandbox.write_file("/work/new/file", b"1")
+    events = watch.iter_events()
+    seen = [next(events) for _ in range(2)]
+    assert all((each.type, each.watch_id) == ("event", watch.watch_id) for each in seen), seen
+    assert [(each.event, each.path) for each in seen] == [("create", "/work/new"), ("create", "/work/new/file")], seen
+    watch.unsubscribe()
+    try:
+        sandbox.watch_files("/missing")
+        raise AssertionError("a missing directory is watched")
+    except APIError as error:
+        assert "/missing" in error.message, error
+
+    # The network: what was requested, and a typed refusal of the rest.
+    assert sandbox.get_network_policy().mode.value == "allow-all"
+    egress = NetworkEgressPolicy(allowed_domains=["a.example.com"])
+    policy = SandboxNetworkPolicy(mode=SandboxNetworkPolicyMode.BLOCK_ALL, egress=egress)
+    assert sandbox.update_network_policy(policy).mode.value == "block-all"
+    rules = sandbox.get_network_policy().egress.traffic_rules
+    assert [(each.action.value, each.domains) for each in rules] == [("allow", ["a.example.com"])], rules
+    proxied = SandboxNetworkPolicy.from_dict({"mode": "block-all", "egress": {"proxy": {"type": "socks5", "address": "a:1"}}})
+    try:
+        sandbox.update_network_policy(proxied)
+        raise AssertionError("a proxy was accepted")
+    except APIError as error:
+        assert error.status_code == 501, error
+
+    # Services, metrics, logs and limits.
+    service = SandboxAppService(id="web", port=8000, ingress=SandboxAppServiceIngress(public=True))
+    updated = sandbox.update_services([service])
+    assert [(each.id, each.port, each.publishable) for each in updated.services] == [("web", 8000, True)], updated
+    assert [each.id for each in sandbox.get_services().services] == ["web"]
+    assert sandbox.clear_services().services == []
+    metrics = {each.metric.value: each.segments[0].points[0].value for each in sandbox.list_metrics().series}
+    assert metrics["sandbox.memory.limit"] > metrics["sandbox.memory.usage"] > 0, metrics
+    assert sorted(metrics) == sorted(each.name.value for each in sandbox.get_metrics_catalog().metrics)
+    assert sandbox.list_logs().logs == []
+    quotas = {each.dimension.value: each for each in client.list_team_quotas()}
+    assert quotas["active_sandboxes"].current >= 1, quotas
+    assert client.get_team_quota(QuotaDimension.SANDBOX_CLAIMS).unlimited
+
     # Times, lists and templates.
     first = client.sandboxes.get(sandbox.id)
     later = client.sandboxes.refresh(sandbox.id, SandboxRefreshRequest(duration=900))
@@ -61,6 +136,22 @@ with client.sandboxes.open("default", config=SandboxConfig(ttl=600, hard_ttl=120
     assert client.sandboxes.status(sandbox.id).status.value == "running"
     assert "python" in [each.template_id for each in client.list_templates()]
     assert client.get_template("python").spec.main_container.image == "python"
+
+    # A template from the sandbox: repeated with its key it exists once, and sandboxes have the files.
+    name = f"from-{sandbox.id[:8]}"
+    request = TemplateFromSandboxCreateRequest(template_id=name, sandbox_id=sandbox.id)
+    once = CreateTemplateFromSandboxOptions(idempotency_key=name, wait=True)
+    created = [client.create_template_from_sandbox(request, once) for _ in range(2)]
+    assert [(each.template_id, each.status.creation.state.value) for each in created] == [(name, "ready")] * 2, created
+    assert name in [each.template_id for each in client.list_templates()]
+    try:
+        client.create_template_from_sandbox(request)
+        raise AssertionError("the template was created twice")
+    except APIError as error:
+        assert error.status_code == 409, error
+    with client.sandboxes.open(name) as copy:
+        assert copy.read_file("/work/new/file") == b"1"
+    client.delete_template(name)
     gone = sandbox.id
 try:
     while True:

@@ -1,12 +1,10 @@
 import * as z from "zod";
-import type { Sandbox } from "../../../api/kinds/sandbox.ts";
-import { guestClientPort, reportsPort } from "../../../api/wire/cell-api.ts";
 import { RametError } from "../../../base/errors.ts";
 import { needs } from "../../keys/needs.ts";
 import { findSandbox, sandboxIdOf } from "../../service/find-sandbox.ts";
-import { currentState, servingStates } from "../../service/lifecycle.ts";
+import { type GuestSample, guestSample, type LogLine, sandboxLog } from "../../service/observe.ts";
 import { LogEntry, SandboxMetric, Team } from "./answers.ts";
-import { type E2b, type E2bRoute, route, sandboxOf } from "./call.ts";
+import { type E2bRoute, route, sandboxOf } from "./call.ts";
 import { ListMetrics, ReadLogs, ReadLogsV2, ReadMetrics } from "./schemas.ts";
 
 const readLogs = [...needs.read, ...needs.enter];
@@ -28,7 +26,8 @@ export const observeRoutes: readonly E2bRoute[] = [
     handle: async (e2b, call) => {
       const { start = 0, end = Infinity } = call.query;
       if (start > end) throw new RametError("InvalidArgument", "start is later than end");
-      const sample = await guestSample(e2b, await sandboxOf(e2b, call), call.signal);
+      const found = await guestSample(e2b, await sandboxOf(e2b, call), call.signal);
+      const sample = found && metricOf(found);
       const isAsked = sample !== undefined && sample.timestampUnix >= start && sample.timestampUnix <= end;
       return isAsked ? [sample] : [];
     },
@@ -44,7 +43,7 @@ export const observeRoutes: readonly E2bRoute[] = [
           const sandbox = await findSandbox(e2b.service, caller.namespace, id, signal).catch(() => undefined);
           // One that does not answer must not hide the others.
           const sample = sandbox && (await guestSample(e2b, sandbox, signal).catch(() => undefined));
-          return sandbox && sample && ([sandboxIdOf(sandbox), sample] as const);
+          return sandbox && sample && ([sandboxIdOf(sandbox), metricOf(sample)] as const);
         }),
       );
       return { sandboxes: Object.fromEntries(samples.filter((sample) => sample !== undefined)) };
@@ -91,87 +90,20 @@ export const observeRoutes: readonly E2bRoute[] = [
   }),
 ];
 
-/**
- * Asks the guest of a running sandbox. Undefined: it is not running. A paused one stays paused.
- * @throws RametError `Unavailable`
- */
-export async function guestSample(
-  { service, guests }: E2b,
-  sandbox: Sandbox,
-  signal: AbortSignal,
-): Promise<z.infer<typeof SandboxMetric> | undefined> {
-  if (!servingStates.includes(currentState(service, sandbox))) return undefined;
-  const request = { port: guestClientPort, path: "/metrics", limitBytes: 64 * 1024, signal };
-  const data = metricsIn(sandbox, await guests.read(sandbox, request));
-  const time = service.clock.now();
+function metricOf({ time, ...used }: GuestSample): z.infer<typeof SandboxMetric> {
   return {
     timestamp: time.toISOString(),
     timestampUnix: Math.floor(time.getTime() / 1000),
-    cpuCount: data.cpu_count,
-    cpuUsedPct: data.cpu_used_pct,
-    memUsed: data.mem_used,
-    memTotal: data.mem_total,
-    memCache: data.mem_cache,
-    diskUsed: data.disk_used,
-    diskTotal: data.disk_total,
+    cpuCount: used.cpu_count,
+    cpuUsedPct: used.cpu_used_pct,
+    memUsed: used.mem_used,
+    memTotal: used.mem_total,
+    memCache: used.mem_cache,
+    diskUsed: used.disk_used,
+    diskTotal: used.disk_total,
   };
-}
-
-const Bytes = z.int().min(0);
-const GuestMetrics = z.object({
-  cpu_count: z.int().min(0),
-  cpu_used_pct: z.number().min(0),
-  mem_used: Bytes,
-  mem_total: Bytes,
-  mem_cache: Bytes.default(0),
-  disk_used: Bytes.default(0),
-  disk_total: Bytes.default(0),
-});
-
-/** The guest can be replaced by root in the sandbox, so the text can be anything. */
-function metricsIn({ metadata: { name } }: Sandbox, text: string): z.infer<typeof GuestMetrics> {
-  try {
-    return GuestMetrics.parse(JSON.parse(text));
-  } catch (cause) {
-    throw new RametError("Unavailable", `The sandbox ${name} sent no valid metrics`, { cause });
-  }
 }
 
 function entryOf({ time, text }: LogLine): z.infer<typeof LogEntry> {
   return { timestamp: time.toISOString(), level: "info", message: text, fields: {} };
-}
-
-interface LogLine {
-  time: Date;
-  text: string;
-}
-
-/**
- * Returns the last output of a running sandbox's entrypoint, oldest first. A sandbox that is not running has none, and a paused one
- * stays paused.
- * @param since milliseconds since 1970, from which on there are lines. Undefined: all
- * @throws RametError `Unavailable`
- */
-async function sandboxLog(
-  { service, guests }: E2b,
-  sandbox: Sandbox,
-  since: number | undefined,
-  signal: AbortSignal,
-): Promise<LogLine[]> {
-  if (!servingStates.includes(currentState(service, sandbox))) return [];
-  const query = new URLSearchParams({ timestamps: "true", tailLines: String(mostLines) });
-  if (since !== undefined) query.set("sinceTime", new Date(since).toISOString());
-  const path = `/logs?${query.toString()}`;
-  const text = await guests.read(sandbox, { port: reportsPort, path, limitBytes: mostBytes, signal });
-  return text.split("\n").flatMap(lineIn);
-}
-
-const mostLines = 10_000;
-const mostBytes = 4 * 1024 * 1024;
-
-/** A line without a time is the part of one that was cut off. */
-function lineIn(line: string): LogLine[] {
-  const [, written, text = ""] = /^(\S+) ?(.*)$/.exec(line) ?? [];
-  const time = new Date(written ?? "");
-  return written === undefined || Number.isNaN(time.getTime()) ? [] : [{ time, text }];
 }

@@ -22,7 +22,7 @@ import {
 import { ForkResult, ListedSandbox, SandboxAccess, SandboxDetail, errorAnswer } from "./answers.ts";
 import { accessTo, type Call, type E2b, type E2bRoute, route, sandboxOf } from "./call.ts";
 import { pageFor } from "./cursor.ts";
-import { guestSample } from "./observe-routes.ts";
+import { guestSample } from "../../service/observe.ts";
 import { metadataAnnotation, metadataFilter } from "../../service/client-metadata.ts";
 import { clientTokens, networkView, noNetwork, requestedNetwork, trafficAnnotations } from "./network.ts";
 import { lifecycleOf, listedSandbox, pauseModeOf, startedAt, templateIdOf } from "./sandbox-view.ts";

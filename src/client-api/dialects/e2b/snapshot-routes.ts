@@ -11,7 +11,7 @@ import { SnapshotInfo } from "./answers.ts";
 import { type E2bRoute, route, sandboxOf } from "./call.ts";
 import { pageFor } from "./cursor.ts";
 import { ListSnapshots, NewSnapshot, SnapshotHeaders } from "./schemas.ts";
-import { snapshotName } from "./snapshot-name.ts";
+import { snapshotName } from "../../service/snapshot-name.ts";
 
 /** Below the time that clients wait by default. */
 const defaultWaitSeconds = 55;

@@ -12,7 +12,7 @@ import { withTreesOf } from "../../service/tree-uploads.ts";
 import { findBuild, requestBuild, settle, startBuild } from "../../service/template-builds.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { uploadLink } from "./serve-uploads.ts";
-import { existingName, snapshotName } from "./snapshot-name.ts";
+import { existingName, snapshotName } from "../../service/snapshot-name.ts";
 import { BuildInfo, BuildLogs, RequestedTemplate, UploadLinkAnswer } from "./answers.ts";
 import { templateRecipe } from "./template-recipe.ts";
 import { type FromImageRegistry, LogsQuery, ReadBuildLogs, RequestBuild, StartBuild } from "./schemas.ts";

@@ -7,7 +7,7 @@ import { needs } from "../../keys/needs.ts";
 import { currentSource } from "../../service/source.ts";
 import { changeTags } from "../../service/template-builds.ts";
 import { type E2bRoute, route } from "./call.ts";
-import { existingName } from "./snapshot-name.ts";
+import { existingName } from "../../service/snapshot-name.ts";
 import { AliasInfo, AssignedTags, TagAssignments, TagCount, TagExistence, TagGroups, TagInfo } from "./answers.ts";
 import { AssignTags, ListTagGroups, RemoveTags, TagExists } from "./schemas.ts";
 import { buildIdOf, tagViews, templateOf } from "./template-view.ts";

@@ -8,7 +8,7 @@ import { defined } from "../../../base/defined.ts";
 import { type BuildState, settled } from "../../service/template-build-state.ts";
 import { readTemplate } from "../../service/template-builds.ts";
 import type { Call, E2b } from "./call.ts";
-import { existingName } from "./snapshot-name.ts";
+import { existingName } from "../../service/snapshot-name.ts";
 import type { BuildLogEntry } from "./answers.ts";
 
 /** The template of a request, with the outcome of its last build. @throws RametError `NotFound` */

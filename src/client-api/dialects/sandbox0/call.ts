@@ -6,6 +6,7 @@ import { RametError } from "../../../base/errors.ts";
 import { statusOf } from "../../../base/http.ts";
 import { containerUser, type GuestClient } from "../../../cell/client/guest-client.ts";
 import type { Callers } from "../../keys/callers.ts";
+import { needs } from "../../keys/needs.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";
 import { requestError, unreadableStatus } from "../../routes/serve-routes.ts";
 import type { ClientSecrets } from "../../service/client-secrets.ts";
@@ -28,6 +29,8 @@ export interface Sandbox0 {
   secrets: Pick<ClientSecrets, "requestSeal">;
   /** The longest life that a client can request at a time. */
   maxLifeSeconds: number;
+  /** The domain below which sandboxes have their host names. @default services have no address */
+  domain?: string | undefined;
 }
 
 /** All routes are below it. AgentTier has routes of the same paths. */
@@ -56,6 +59,21 @@ export async function guestFor(sandbox0: Sandbox0, call: SandboxCall): Promise<G
   if (servingStates.includes(state)) return sandbox0.guests.guest(sandbox, containerUser);
   throw new RametError("Conflict", `The sandbox ${sandboxIdOf(sandbox)} is ${state}`, {
     hint: state === "paused" ? "Resume it first" : "Wait until it is running",
+  });
+}
+
+/** The route of a WebSocket of a sandbox, for requests that do not open one. */
+export function socketRoute(path: `/${string}`, summary: string): Sandbox0Route {
+  return route("GET", path, {
+    summary,
+    needs: needs.enter,
+    answers: { 101: null },
+    handle: async (sandbox0, call) => {
+      await sandboxOf(sandbox0, call);
+      throw new RametError("InvalidArgument", "This path needs a WebSocket", {
+        hint: "Send the header upgrade: websocket",
+      });
+    },
   });
 }
 

@@ -1,39 +1,39 @@
-import { randomBytes } from "node:crypto";
 import * as z from "zod";
 import { defined } from "../../../base/defined.ts";
-import { RametError } from "../../../base/errors.ts";
+import { RametError, unlessCode } from "../../../base/errors.ts";
 import { CollectedBytes } from "../../../base/http.ts";
 import type { GuestClient, StartProcess } from "../../../cell/client/guest-client.ts";
 import { causeOfLoss } from "../../../operations/cause-of-loss.ts";
 import { needs } from "../../keys/needs.ts";
 import { holdOutput, runCommand } from "../../service/run-command.ts";
-import { type Call, envelope, guestFor, route, type Sandbox0, type Sandbox0Route, sandboxOf, success } from "./call.ts";
+import {
+  type Call,
+  envelope,
+  guestFor,
+  route,
+  type Sandbox0,
+  type Sandbox0Route,
+  sandboxOf,
+  socketRoute,
+  success,
+} from "./call.ts";
+import {
+  Context,
+  describe,
+  idPattern,
+  newId,
+  output,
+  readId,
+  sendInput,
+  sendSignal,
+  unknownContext,
+} from "./contexts.ts";
 import { execute, replCommand } from "./repl.ts";
 import { Input, NewContext, Resize, Signal } from "./schemas.ts";
 
 /** A context is a command of the sandbox, whose tag is the id of the context. No server holds its state. */
 const contexts = "/api/v1/sandboxes/:id/contexts";
 const context = `${contexts}/:ctx`;
-
-const output = {
-  output_raw: z.string().optional(),
-  stdout: z.string().optional(),
-  stderr: z.string().optional(),
-  exit_code: z.int().optional(),
-  state: z.string().optional(),
-};
-const Context = z
-  .object({
-    id: z.string(),
-    type: z.enum(["repl", "cmd"]),
-    alias: z.string().optional(),
-    running: z.boolean(),
-    paused: z.literal(false),
-    created_at: z.iso.datetime(),
-    ...output,
-  })
-  .meta({ id: "ContextResponse" });
-type Context = z.infer<typeof Context>;
 
 /** The limit of all output of one command. */
 const mostOutputBytes = 8 * 1024 * 1024;
@@ -88,14 +88,12 @@ export const contextRoutes: readonly Sandbox0Route[] = [
     },
   }),
   route("POST", `${context}/input`, {
-    summary: "Sends input to a command.",
+    summary: "Sends input to a command, or code to a REPL.",
     needs: needs.enter,
     body: Input,
     answers: { 200: envelope(z.object({ written: z.boolean() })) },
     handle: async (sandbox0, call) => {
-      const process = tagOf(call);
-      const into = readId(process.tag).isTerminal ? "pty" : "stdin";
-      await (await guestFor(sandbox0, call)).sendInput(process, Buffer.from(call.body.data), into);
+      await sendInput(await guestFor(sandbox0, call), tagOf(call).tag, call.body.data);
       return success({ written: true });
     },
   }),
@@ -120,6 +118,17 @@ export const contextRoutes: readonly Sandbox0Route[] = [
       return success({ signaled: true });
     },
   }),
+  route("POST", `${context}/restart`, {
+    summary: "Kills a command or a REPL that runs, and starts it again with its id, directory and variables.",
+    needs: needs.enter,
+    answers: { 200: envelope(Context) },
+    handle: async (sandbox0, call) => {
+      const { tag } = tagOf(call);
+      await restart(await guestFor(sandbox0, call), tag, call.signal);
+      return success(describe(tag, true));
+    },
+  }),
+  socketRoute(`${context}/ws`, "Follows a context by a WebSocket, which accepts input, resize and signal."),
 ];
 
 async function create(sandbox0: Sandbox0, call: Call<typeof NewContext>) {
@@ -174,6 +183,19 @@ function commandOf({ cmd, pty_size: size }: NewContext) {
   return { kind: size === undefined ? "cmd" : "tty", command, args };
 }
 
+/** @throws RametError `NotFound` if it does not run */
+async function restart(guest: GuestClient, tag: string, signal: AbortSignal): Promise<void> {
+  const found = (await guest.listProcesses()).find((each) => each.tag === tag);
+  if (found === undefined) throw unknownContext();
+  const { pid, ...start } = found;
+  await guest.signal({ pid }, "SIGKILL").catch(unlessCode("NotFound"));
+  // A process that holds its output open keeps the connection until the command ends, not longer.
+  for await (const event of guest.connect({ pid }, signal)) if (event.type === "end") break;
+  await started(guest, { ...start, ...(readId(tag).isTerminal ? { pty: defaultSize } : { stdin: true }) }, signal);
+}
+
+const defaultSize = { rows: 24, columns: 80 };
+
 /** Leaves the command running. */
 async function started(guest: GuestClient, start: StartProcess, signal: AbortSignal): Promise<void> {
   for await (const event of guest.startProcess(start, signal)) if (event.type === "start") return;
@@ -198,40 +220,9 @@ async function ended(guest: GuestClient, id: string, { request: { held }, signal
   throw unknownContext();
 }
 
-/** @throws RametError `InvalidArgument` */
-export async function sendSignal(guest: GuestClient, tag: string, signal: string): Promise<void> {
-  const name = signal.toUpperCase().replace(/^(SIG)?/, "SIG");
-  if (name === "SIGTERM" || name === "SIGKILL") await guest.signal({ tag }, name);
-  else if (name === "SIGINT" && readId(tag).isTerminal) await guest.sendInput({ tag }, Buffer.from("\u0003"), "pty");
-  else throw new RametError("InvalidArgument", "signal must be SIGTERM or SIGKILL; SIGINT needs a terminal");
-}
-
-const idPattern = /^(cmd|tty|repl)(?:-([a-z0-9]+))?-([0-9a-z]{8,12})-[0-9a-f]{16}$/;
-
-function newId(kind: string, now: Date): string {
-  return `${kind}-${now.getTime().toString(36)}-${randomBytes(8).toString("hex")}`;
-}
-
-/** @throws RametError `NotFound`: other commands of the sandbox are no contexts */
-export function readId(id: string) {
-  const [, kind, alias, time = ""] = idPattern.exec(id) ?? [];
-  if (kind === undefined) throw unknownContext();
-  const type = kind === "repl" ? ("repl" as const) : ("cmd" as const);
-  return { type, alias, isTerminal: kind === "tty", createdAt: new Date(Number.parseInt(time, 36)) };
-}
-
-function unknownContext(): RametError {
-  return new RametError("NotFound", "The context does not exist");
-}
-
 function tagOf({ params: { ctx = "" } }: Pick<Call, "params">): { tag: string } {
   readId(ctx);
   return { tag: ctx };
-}
-
-function describe(id: string, isRunning: boolean): Context {
-  const { type, alias, createdAt } = readId(id);
-  return { id, type, running: isRunning, paused: false, created_at: createdAt.toISOString(), ...defined({ alias }) };
 }
 
 /** The output of a command, in order and by stream. */

@@ -4,7 +4,7 @@ import { defined } from "../../../base/defined.ts";
 import { RametError, unlessCode } from "../../../base/errors.ts";
 import type { FileEntry } from "../../../cell/client/guest-wire.ts";
 import { needs } from "../../keys/needs.ts";
-import { envelope, guestFor, route, type Sandbox0Route, success } from "./call.ts";
+import { envelope, guestFor, route, type Sandbox0Route, socketRoute, success } from "./call.ts";
 import { FileQuery, Move, WriteQuery } from "./schemas.ts";
 
 const files = "/api/v1/sandboxes/:id/files";
@@ -106,6 +106,7 @@ export const fileRoutes: readonly Sandbox0Route[] = [
       return success({ moved: true });
     },
   }),
+  socketRoute(`${files}/watch`, "Reports the changes of directories by a WebSocket."),
 ];
 
 function fileInfo({ name, path, type, size, mode, modifiedTime, symlinkTarget }: FileEntry): z.infer<typeof FileInfo> {

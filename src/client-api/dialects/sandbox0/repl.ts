@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { HeldBytes } from "../../../base/byte-budget.ts";
 import { RametError } from "../../../base/errors.ts";
+import { CollectedBytes } from "../../../base/http.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import { holdOutput } from "../../service/run-command.ts";
 
@@ -48,46 +49,82 @@ export function replCommand(alias: string): string[] {
   throw new RametError("InvalidArgument", `repl.alias is ${JSON.stringify(alias)}, and must be one of ${all}`);
 }
 
-interface Executing {
+interface Code {
   tag: string;
   code: string;
-  mostBytes: number;
-  /** Counts the output. */
-  held: HeldBytes;
   signal: AbortSignal;
 }
 
+/** Sends code to a REPL, and does not wait until it is executed. @returns the marks of its execution */
+export async function sendCode(guest: GuestClient, { tag, code }: Omit<Code, "signal">): Promise<[string, string]> {
+  const nonce = randomBytes(8).toString("hex");
+  await guest.sendInput({ tag }, Buffer.from(`${nonce} ${Buffer.from(code).toString("base64")}\n`));
+  return [`\0${nonce}(`, `\0${nonce})`];
+}
+
 /**
- * Executes code in a REPL. Executions of the same REPL run one after the other.
+ * Executes code in a REPL, and returns what it prints meanwhile, and last its exit code. Executions of the same REPL run one after the
+ * other. @throws RametError `NotFound` if it has ended; `Conflict` if the code ends the REPL
+ */
+export async function* printedBy(
+  guest: GuestClient,
+  { tag, code, signal }: Code,
+): AsyncGenerator<{ bytes: Buffer } | { exitCode: number }> {
+  let marks: [string, string] | undefined;
+  let text = "";
+  let isBegun = false;
+  for await (const event of guest.connect({ tag }, signal)) {
+    marks ??= await sendCode(guest, { tag, code });
+    if (event.type === "end") break;
+    if (event.type !== "data") continue;
+    const [begin, end] = marks;
+    text += event.data.toString("latin1");
+    if (!isBegun) {
+      const from = text.indexOf(begin);
+      isBegun = from >= 0;
+      // What earlier code has printed comes first.
+      text = isBegun ? text.slice(from + begin.length) : text.slice(-begin.length);
+    }
+    if (!isBegun) continue;
+    const { printed, rest, exitCode } = splitAt(end, text);
+    text = rest;
+    if (printed !== "") yield { bytes: Buffer.from(printed, "latin1") };
+    if (exitCode === undefined) continue;
+    yield { exitCode };
+    return;
+  }
+  throw new RametError("Conflict", "The REPL ended during the execution", { hint: "Create another context" });
+}
+
+/** Separates what code has printed from the mark at its end, which may have begun. */
+function splitAt(end: string, text: string): { printed: string; rest: string; exitCode?: number } {
+  const at = text.indexOf(end);
+  const [, exitCode] = /^(\d+)\n/.exec(at < 0 ? "" : text.slice(at + end.length)) ?? [];
+  const waiting = at < 0 ? text.indexOf("\0", Math.max(0, text.length - end.length)) : at;
+  const printed = waiting < 0 ? text : text.slice(0, waiting);
+  return { printed, rest: text.slice(printed.length), ...(exitCode !== undefined && { exitCode: Number(exitCode) }) };
+}
+
+interface Executing extends Code {
+  mostBytes: number;
+  /** Counts the output. */
+  held: HeldBytes;
+}
+
+/**
+ * Executes code in a REPL.
  * @throws RametError `NotFound` if it has ended; `OutOfRange` if the code prints too much; `Conflict` if it ends the REPL
  */
 export async function execute(
   guest: GuestClient,
-  { tag, code, mostBytes, held, signal }: Executing,
+  { mostBytes, held, ...code }: Executing,
 ): Promise<{ text: string; exitCode: number }> {
-  const nonce = randomBytes(8).toString("hex");
-  const [begin, end] = [`\0${nonce}(`, `\0${nonce})`];
-  const line = `${nonce} ${Buffer.from(code).toString("base64")}\n`;
-  let isSent = false;
-  let text = "";
-  for await (const event of guest.connect({ tag }, signal)) {
-    if (!isSent) await guest.sendInput({ tag }, Buffer.from(line));
-    isSent = true;
-    if (event.type === "end") break;
-    if (event.type !== "data") continue;
-    text += event.data.toString("latin1");
-    const from = text.indexOf(begin);
-    // What earlier code has printed comes first.
-    if (from < 0) text = text.slice(-begin.length);
-    else if (from > 0) text = text.slice(from);
-    if (from >= 0) holdOutput(held, event.data.length);
-    const [whole, exitCode] =
-      new RegExp(`${end.replace(")", "\\)")}(\\d+)\\n`).exec(text.slice(-64 - event.data.length)) ?? [];
-    if (from >= 0 && whole !== undefined) {
-      const printed = text.slice(begin.length, text.lastIndexOf(end));
-      return { text: Buffer.from(printed, "latin1").toString(), exitCode: Number(exitCode) };
-    }
-    if (text.length > mostBytes) throw new RametError("OutOfRange", `The code prints more than ${mostBytes} bytes`);
+  const output = new CollectedBytes();
+  for await (const part of printedBy(guest, code)) {
+    if ("exitCode" in part) return { text: Buffer.concat(output.blocks()).toString(), exitCode: part.exitCode };
+    holdOutput(held, part.bytes.length);
+    output.add(part.bytes);
+    if (output.size > mostBytes) throw new RametError("OutOfRange", `The code prints more than ${mostBytes} bytes`);
   }
-  throw new RametError("Conflict", "The REPL ended during the execution", { hint: "Create another context" });
+  throw new RametError("Internal", "The execution ended without an exit code");
 }

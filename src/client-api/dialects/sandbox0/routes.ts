@@ -18,8 +18,12 @@ import {
 } from "./call.ts";
 import { contextRoutes } from "./context-routes.ts";
 import { fileRoutes } from "./file-routes.ts";
+import { networkRoutes } from "./network-routes.ts";
+import { observeRoutes } from "./observe-routes.ts";
 import { sandboxRoutes } from "./sandbox-routes.ts";
+import { serviceRoutes } from "./service-routes.ts";
 import { snapshotRoutes } from "./snapshot-routes.ts";
+import { sandbox0Sockets } from "./sockets.ts";
 import { templateRoutes } from "./template-routes.ts";
 
 /** The HTTP API of Sandbox0, as far as its clients for Python and JavaScript use it. */
@@ -33,6 +37,7 @@ export function sandbox0Dialect(sandbox0: Sandbox0): Dialect {
         done();
       };
       for (const each of [prefix, olderPrefix]) void server.register(register, { prefix: each });
+      for (const socket of sandbox0Sockets(sandbox0)) server.webSockets.add(socket);
     },
   };
 }
@@ -55,11 +60,6 @@ const ofSandbox = "/api/v1/sandboxes/:id";
 
 /** Routes of Sandbox0's API that Ramet does not have, by what to do instead. */
 const unsupported = unsupportedRoutes({
-  "Restarts are not supported: delete the context, and create another one": [`POST ${ofSandbox}/contexts/:ctx/restart`],
-  "WebSockets are not supported: use wait_until_done, exec and input": [
-    `GET ${ofSandbox}/contexts/:ctx/ws`,
-    `GET ${ofSandbox}/files/watch`,
-  ],
   "Sessions are not supported: use contexts": [
     `GET ${ofSandbox}/sessions`,
     `POST ${ofSandbox}/sessions`,
@@ -68,28 +68,16 @@ const unsupported = unsupportedRoutes({
     `PUT ${ofSandbox}/sessions/*`,
     `DELETE ${ofSandbox}/sessions/*`,
   ],
-  "The network of a running sandbox cannot be changed: set config.network.mode in the claim": [
-    `GET ${ofSandbox}/network`,
-    `PUT ${ofSandbox}/network`,
-  ],
-  "Services and previews are not supported: expose ports by a gateway": [
-    `GET ${ofSandbox}/services`,
-    `PUT ${ofSandbox}/services`,
+  "Previews are not supported: publish the port as a service": [
     `POST ${ofSandbox}/previews`,
     `PUT ${ofSandbox}/previews/:preview`,
     `DELETE ${ofSandbox}/previews/:preview`,
   ],
-  "Observability is not supported: use `ramet sandbox logs` and Prometheus": [
-    `GET ${ofSandbox}/observability/*`,
-    `GET ${ofSandbox}/metrics`,
-    `GET ${ofSandbox}/metrics/*`,
-  ],
+  "Events are not supported: watch the Sandboxes": [`GET ${ofSandbox}/observability/events`],
   "A rebase is not supported: claim with the other template and the snapshot": [`PUT ${ofSandbox}/rootfs/rebase`],
-  "Templates cannot be changed with a key: declare SandboxTemplates with kubectl or Pulumi": [
+  "Templates cannot be declared with a key: use from-sandbox, kubectl or Pulumi": [
     "POST /api/v1/templates",
-    "POST /api/v1/templates/from-sandbox",
     "PUT /api/v1/templates/:template",
-    "DELETE /api/v1/templates/:template",
   ],
   "Volumes are not supported: declare volumes in the template": [
     "GET /api/v1/sandboxvolumes",
@@ -106,11 +94,7 @@ const unsupported = unsupportedRoutes({
     "PUT /api/v1/credential-sources/:name",
     "DELETE /api/v1/credential-sources/:name",
   ],
-  "Quotas and usage are not supported: set quotas and limits of the namespace": [
-    "GET /api/v1/quotas",
-    "GET /api/v1/quotas/:dimension",
-    "GET /api/v1/usage/windows",
-  ],
+  "Usage is not recorded: use Prometheus": ["GET /api/v1/usage/windows"],
   "Images cannot be pushed with a key: push them to your registry": ["POST /api/v1/registry/credentials"],
   "Keys cannot be managed with a key: use `ramet key create`, `rotate` and `revoke`": [
     "GET /api-keys",
@@ -158,6 +142,9 @@ export const sandbox0Routes: readonly Sandbox0Route[] = [
   ...snapshotRoutes,
   ...contextRoutes,
   ...fileRoutes,
+  ...networkRoutes,
+  ...serviceRoutes,
+  ...observeRoutes,
   ...templateRoutes,
   ...unsupported,
 ];

@@ -35,6 +35,8 @@ import {
   success,
   timeoutMilliseconds,
 } from "./call.ts";
+import { egressAnnotation } from "./network-routes.ts";
+import { serviceAnnotations } from "./service-routes.ts";
 import { Claim, type Config, ExecutionState, ListSandboxes, Refresh, Update } from "./schemas.ts";
 
 const sandboxes = "/api/v1/sandboxes";
@@ -91,7 +93,7 @@ export const sandboxRoutes: readonly Sandbox0Route[] = [
     answers: { 200: envelope(SandboxDetail) },
     handle: async (sandbox0, call) => {
       const { config } = call.body;
-      checkSupported(config, ["env_vars", "network"]);
+      checkSupported(config, ["env_vars", "network", "services"]);
       const sandbox = await sandboxOf(sandbox0, call);
       const written = await setTimes(sandbox0, sandbox, { ...timesOf(sandbox), ...defined(requestedTimes(config)) });
       return success(detailOf(sandbox0, written, call));
@@ -178,7 +180,7 @@ async function claim(sandbox0: Sandbox0, call: Call<typeof Claim>) {
     // A sandbox whose soft time is over is paused as by a request.
     onTimeout: "pauseFiles" as const,
     ...livesOf(sandbox0, times),
-    annotations: defined({ ...timeAnnotations(times), [annotations.egress]: egressOf(config) }),
+    annotations: defined({ ...timeAnnotations(times), ...requestedAnnotations(config) }),
     environment: config.env_vars ?? {},
     seal: await secrets.requestSeal(),
     timeoutMilliseconds,
@@ -206,14 +208,15 @@ export function detailOf({ service }: Sandbox0, sandbox: Sandbox, { caller }: Pi
 
 /** @throws RametError `InvalidArgument`, naming the field */
 function checkSupported(config: Config, others: readonly (keyof Config)[] = []): void {
-  const { resources, webhook, services, network } = config;
+  const { resources, webhook } = config;
   const fields: [string, unknown, string][] = [
     ["resources.memory", resources?.memory, "The template sets the resources"],
     ["webhook", webhook ?? undefined, "Watch the Sandboxes"],
-    ["services", services?.[0], "Expose ports of the template by a gateway"],
-    ["network.egress", network?.egress, "Set only its mode, or declare rules in the template"],
-    ["network.credentialBindings", network?.credentialBindings, "Declare credentials in the template"],
-    ...others.map((name): [string, unknown, string] => [name, config[name], "Set it in the claim"]),
+    ...others.map((name): [string, unknown, string] => [
+      name,
+      config[name],
+      "Set it in the claim, or with its own route",
+    ]),
   ];
   for (const [field, value, hint] of fields) if (value !== undefined) throw unsupported(`config.${field}`, hint);
 }
@@ -222,8 +225,9 @@ function unsupported(field: string, hint: string): RametError {
   return new RametError("InvalidArgument", `${field} is not supported`, { hint });
 }
 
-function egressOf({ network }: Config): string | undefined {
-  return network?.mode === "block-all" ? JSON.stringify({ default: "deny" }) : undefined;
+function requestedAnnotations({ network, services = [] }: Config): Record<string, string | undefined> {
+  const noted = Object.entries(serviceAnnotations(services)).map(([name, text]) => [name, text ?? undefined] as const);
+  return Object.fromEntries([...noted, [annotations.egress, network && egressAnnotation(network)] as const]);
 }
 
 /** Undefined: not given. 0: none. */

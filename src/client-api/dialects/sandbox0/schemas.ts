@@ -12,21 +12,82 @@ export const Environment = z.record(z.string().max(1_000), z.string().max(131_07
 
 const Times = { ttl: Seconds.optional(), hard_ttl: Seconds.optional() };
 
+const Texts = z.array(z.string().max(300)).max(256).optional();
+const PortSpec = z.looseObject({
+  port: z.int().min(1).max(65_535),
+  protocol: z.string().max(16).toLowerCase().optional(),
+  endPort: z.int().min(1).max(65_535).optional(),
+});
+export type PortSpec = z.infer<typeof PortSpec>;
+const Ports = z.array(PortSpec).max(256).optional();
+const TrafficRule = z.looseObject({
+  action: z.enum(["allow", "deny"]),
+  cidrs: Texts,
+  domains: Texts,
+  ports: Ports,
+  appProtocols: Texts,
+});
+export type TrafficRule = z.infer<typeof TrafficRule>;
+
+export const Network = z
+  .looseObject({
+    mode: z.enum(["allow-all", "block-all"]),
+    egress: z
+      .looseObject({
+        allowedCidrs: Texts,
+        allowedDomains: Texts,
+        allowedPorts: Ports,
+        deniedCidrs: Texts,
+        deniedDomains: Texts,
+        deniedPorts: Ports,
+        trafficRules: z.array(TrafficRule).max(256).optional(),
+        protocolRules: z.array(z.unknown()).max(256).optional(),
+        credentialRules: z.array(z.unknown()).max(256).optional(),
+        proxy: z.unknown().optional(),
+      })
+      .optional(),
+    credentialBindings: z.array(z.unknown()).max(256).optional(),
+  })
+  .meta({ id: "SandboxNetworkPolicy" });
+export type Network = z.infer<typeof Network>;
+
+export const Service = z
+  .object({
+    id: z.string().min(1).max(63),
+    port: z.int().min(1).max(65_535),
+    display_name: z.string().max(200).optional(),
+    runtime: z.looseObject({ type: z.string().max(32) }).optional(),
+    health_check: z.unknown().optional(),
+    ingress: z.object({
+      public: z.boolean(),
+      routes: z
+        .array(
+          z.looseObject({
+            path_prefix: z.string().max(1_000).optional(),
+            methods: z.array(z.string().max(16)).max(16).nullish(),
+            auth: z.looseObject({ mode: z.string().max(32) }).optional(),
+            resume: z.boolean().optional(),
+          }),
+        )
+        .max(16)
+        .nullish(),
+    }),
+  })
+  .meta({ id: "SandboxAppService" });
+export type Service = z.infer<typeof Service>;
+const mostServices = 32;
+
+export const Services = z.looseObject({ services: z.array(Service).max(mostServices) });
+
 const Config = z
   .looseObject({
     ...Times,
     env_vars: Environment.optional(),
     auto_resume: z.boolean().optional(),
     resources: z.looseObject({ memory: z.string().max(64).optional() }).optional(),
-    network: z
-      .looseObject({
-        mode: z.enum(["allow-all", "block-all"]),
-        egress: z.unknown().optional(),
-        credentialBindings: z.unknown().optional(),
-      })
-      .optional(),
+    network: Network.optional(),
     webhook: z.unknown().optional(),
-    services: z.array(z.unknown()).optional(),
+    services: z.array(Service).max(mostServices).optional(),
   })
   .meta({ id: "SandboxConfig" });
 export type Config = z.infer<typeof Config>;
@@ -70,7 +131,7 @@ export const NewSnapshot = z
 
 export const Restore = z.looseObject({ snapshot_id: Id });
 
-const Size = z.int().min(1).max(10_000);
+export const Size = z.int().min(1).max(10_000);
 
 export const NewContext = z
   .looseObject({
@@ -93,7 +154,7 @@ export const Input = z.looseObject({ data: z.string().max(1_000_000) });
 export const Resize = z.looseObject({ rows: Size, cols: Size });
 export const Signal = z.looseObject({ signal: z.string().max(16) });
 
-const Path = z
+export const Path = z
   .string()
   .min(1)
   .max(4_096)
@@ -101,3 +162,44 @@ const Path = z
 export const FileQuery = z.looseObject({ path: Path });
 export const WriteQuery = z.looseObject({ path: Path, mkdir: Flag.optional(), recursive: Flag.optional() });
 export const Move = z.looseObject({ source: Path, destination: Path });
+
+const Moment = z.iso.datetime({ offset: true }).optional();
+export const ReadMetrics = z.looseObject({
+  start_time: Moment,
+  end_time: Moment,
+  metrics: z.string().max(2_000).optional(),
+});
+export const ReadLogs = z.looseObject({
+  start_time: Moment,
+  end_time: Moment,
+  limit: z.coerce.number().int().min(1).max(10_000).default(1_000),
+  cursor: z.coerce.number().int().min(0).max(8.64e15).optional(),
+  context_id: z.string().max(200).optional(),
+  stream: z.enum(["stdout", "stderr", "pty"]).optional(),
+  watch: Flag.optional(),
+});
+
+/** The limits of a key. */
+export const dimensions = ["active_sandboxes", "sandbox_claims", "api_requests"] as const;
+export const QuotaDimension = z.enum([
+  ...dimensions,
+  "paused_sandboxes",
+  "network_egress_bytes",
+  "network_ingress_bytes",
+]);
+export type QuotaDimension = z.infer<typeof QuotaDimension>;
+
+export const FromSandbox = z
+  .looseObject({
+    template_id: Id,
+    sandbox_id: Id,
+    spec_overrides: z
+      .strictObject({
+        description: z.string().max(10_000).optional(),
+        displayName: z.string().max(1_000).optional(),
+        tags: z.array(z.string().max(200)).max(100).optional(),
+        pool: z.unknown().optional(),
+      })
+      .optional(),
+  })
+  .meta({ id: "TemplateFromSandboxCreateRequest" });

@@ -1,6 +1,6 @@
-import { defaultTag, tagPattern } from "../../../api/snapshot/snapshot-reference.ts";
-import { parseClientName } from "../../../api/names/client-names.ts";
-import { RametError } from "../../../base/errors.ts";
+import { defaultTag, tagPattern } from "../../api/snapshot/snapshot-reference.ts";
+import { parseClientName } from "../../api/names/client-names.ts";
+import { RametError } from "../../base/errors.ts";
 
 /** Reads `[namespace/]name[:tag]`. @throws RametError `InvalidArgument` */
 export function snapshotName(text: string, namespace: string): { name: string; tag: string } {

@@ -1,0 +1,242 @@
+import * as z from "zod";
+import { RametError } from "../../../base/errors.ts";
+import type { Caller } from "../../keys/callers.ts";
+import { needs } from "../../keys/needs.ts";
+import { sandboxesOfKey } from "../../service/key-limits.ts";
+import { type GuestSample, guestSample, type LogLine, sandboxLog } from "../../service/observe.ts";
+import { type Call, envelope, route, type Sandbox0, type Sandbox0Route, sandboxOf, success } from "./call.ts";
+import { dimensions, QuotaDimension, ReadLogs, ReadMetrics } from "./schemas.ts";
+
+const ofSandbox = "/api/v1/sandboxes/:id";
+const Time = z.iso.datetime();
+
+/** The metrics of a sample, by Sandbox0's names. */
+const metrics = {
+  "sandbox.cpu.limit": ["cores", "The processors of the sandbox.", (used: GuestSample) => used.cpu_count],
+  "sandbox.cpu.usage": [
+    "cores",
+    "The processors in use.",
+    (used: GuestSample) => (used.cpu_count * used.cpu_used_pct) / 100,
+  ],
+  "sandbox.cpu.utilization": [
+    "ratio",
+    "The part of the processors in use.",
+    (used: GuestSample) => used.cpu_used_pct / 100,
+  ],
+  "sandbox.memory.limit": ["bytes", "The memory of the sandbox.", (used: GuestSample) => used.mem_total],
+  "sandbox.memory.usage": ["bytes", "The memory in use.", (used: GuestSample) => used.mem_used],
+  "sandbox.memory.utilization": [
+    "ratio",
+    "The part of the memory in use.",
+    (used: GuestSample) => used.mem_used / Math.max(1, used.mem_total),
+  ],
+  "sandbox.rootfs.writable.usage": [
+    "bytes",
+    "The files that the sandbox has written.",
+    (used: GuestSample) => used.disk_used,
+  ],
+} as const;
+type Metric = keyof typeof metrics;
+const names = Object.keys(metrics) as Metric[];
+
+const Series = z.object({
+  metric: z.string(),
+  kind: z.literal("gauge"),
+  unit: z.string(),
+  statistic: z.literal("last"),
+  segments: z.array(z.object({ points: z.array(z.object({ time: Time, value: z.number() })) })),
+});
+const Metrics = z.object({
+  start_time: Time,
+  end_time: Time,
+  step_seconds: z.int(),
+  series: z.array(Series),
+  freshness: z.object({ status: z.enum(["fresh", "missing"]), newest_observed_at: Time.optional() }),
+  gaps: z.array(z.unknown()),
+  partial: z.boolean(),
+});
+
+const Descriptor = z.object({
+  name: z.string(),
+  kind: z.literal("gauge"),
+  unit: z.string(),
+  dimensions: z.array(z.string()),
+  description: z.string(),
+});
+
+const LogEntry = z
+  .object({
+    team_id: z.string(),
+    sandbox_id: z.string(),
+    region_id: z.string(),
+    cluster_id: z.string(),
+    occurred_at: Time,
+    ingested_at: Time,
+    message: z.string(),
+    cursor: z.string(),
+    stream: z.literal("stdout"),
+  })
+  .meta({ id: "SandboxObservabilityLogEntry" });
+
+const Quota = z
+  .object({
+    team_id: z.string(),
+    dimension: z.string(),
+    kind: z.enum(["capacity", "rate"]),
+    limit_value: z.int().nullable(),
+    interval_ms: z.int().nullable(),
+    burst_value: z.int().nullable(),
+    current: z.int().nullable(),
+    remaining: z.int().nullable(),
+    unlimited: z.boolean(),
+    unit: z.string(),
+    source: z.enum(["team_override", "unlimited"]),
+  })
+  .meta({ id: "TeamQuota" });
+
+export const observeRoutes: readonly Sandbox0Route[] = [
+  route("GET", `${ofSandbox}/metrics`, {
+    summary: "Returns what a running sandbox uses now, as series of one point. There is no history.",
+    needs: needs.read,
+    query: ReadMetrics,
+    answers: { 200: envelope(Metrics) },
+    handle: async (sandbox0, call) => {
+      const { metrics: asked = names.join(",") } = call.query;
+      const unknown = asked.split(",").find((name) => !Object.hasOwn(metrics, name));
+      if (unknown !== undefined)
+        throw new RametError("InvalidArgument", `The metric ${JSON.stringify(unknown)} does not exist`);
+      const sample = await guestSample(sandbox0, await sandboxOf(sandbox0, call), call.signal);
+      return success(metricsView(sandbox0, call.query, { names: asked.split(",") as Metric[], sample }));
+    },
+  }),
+  route("GET", `${ofSandbox}/metrics/catalog`, {
+    summary: "Lists the metrics of a sandbox.",
+    needs: needs.read,
+    answers: { 200: envelope(z.object({ metrics: z.array(Descriptor) })) },
+    handle: async (sandbox0, call) => {
+      await sandboxOf(sandbox0, call);
+      const all = names.map((name) => {
+        const [unit, description] = metrics[name];
+        return { name, kind: "gauge", unit, dimensions: [], description };
+      });
+      return success({ metrics: all });
+    },
+  }),
+  route("GET", `${ofSandbox}/observability/logs`, {
+    summary: "Returns the last output of the entrypoint of a running sandbox, oldest first.",
+    needs: [...needs.read, ...needs.enter],
+    query: ReadLogs,
+    answers: { 200: envelope(z.object({ logs: z.array(LogEntry), next_cursor: z.string().optional() })) },
+    handle: logs,
+  }),
+  route("GET", "/api/v1/quotas", {
+    summary: "Lists the limits of the key.",
+    needs: [],
+    answers: { 200: envelope(z.array(Quota)) },
+    handle: ({ service }, { caller }) => success(dimensions.map((each) => quotaOf(service, caller, each))),
+  }),
+  route("GET", "/api/v1/quotas/:dimension", {
+    summary: "Describes a limit of the key. A traffic that nothing limits is unlimited.",
+    needs: [],
+    answers: { 200: envelope(Quota) },
+    handle: ({ service }, { caller, params: { dimension } }) =>
+      success(quotaOf(service, caller, dimensionIn(dimension))),
+  }),
+];
+
+/** A sample outside of the requested time is none. */
+function metricsView(
+  { service }: Pick<Sandbox0, "service">,
+  { start_time: start, end_time: end }: z.infer<typeof ReadMetrics>,
+  { names, sample }: { names: readonly Metric[]; sample: GuestSample | undefined },
+): z.infer<typeof Metrics> {
+  const time = sample?.time ?? service.clock.now();
+  const [from, to] = [new Date(start ?? time), new Date(end ?? time)];
+  const isAsked = time >= from && time <= to;
+  const seriesOf = (metric: Metric, used: GuestSample): z.infer<typeof Series> => {
+    const [unit, , read] = metrics[metric];
+    const points = [{ time: time.toISOString(), value: read(used) }];
+    return { metric, kind: "gauge", unit, statistic: "last", segments: [{ points }] };
+  };
+  return {
+    start_time: from.toISOString(),
+    end_time: to.toISOString(),
+    step_seconds: 1,
+    series: sample !== undefined && isAsked ? names.map((name) => seriesOf(name, sample)) : [],
+    freshness:
+      sample === undefined ? { status: "missing" } : { status: "fresh", newest_observed_at: time.toISOString() },
+    gaps: [],
+    partial: false,
+  };
+}
+
+async function logs(sandbox0: Sandbox0, call: Call<z.ZodUnknown, typeof ReadLogs>) {
+  const { watch, context_id: context, stream, limit, start_time: start, end_time: end, cursor } = call.query;
+  if (watch === true) throw unsupported("watch", "List the logs again, with the cursor");
+  if (context !== undefined)
+    throw unsupported("context_id", "Only the output of the entrypoint is kept: read the context");
+  const since = cursor ?? (start === undefined ? undefined : Date.parse(start));
+  const lines = await sandboxLog(sandbox0, await sandboxOf(sandbox0, call), since, call.signal);
+  const isAsked = ({ time }: LogLine): boolean =>
+    (cursor === undefined || time.getTime() > cursor) && (end === undefined || time <= new Date(end));
+  const all = stream === undefined || stream === "stdout" ? lines.filter(isAsked) : [];
+  // The next page begins after a time, not after a line.
+  const full = all[limit - 1]?.time.getTime();
+  const page = all.filter(({ time }, at) => at < limit || time.getTime() === full);
+  const entries = page.map(({ time, text }) => ({
+    team_id: call.caller.namespace,
+    sandbox_id: call.params["id"] ?? "",
+    region_id: "",
+    cluster_id: "",
+    occurred_at: time.toISOString(),
+    ingested_at: time.toISOString(),
+    message: text,
+    cursor: String(time.getTime()),
+    stream: "stdout" as const,
+  }));
+  const last = entries.at(-1);
+  return success({ logs: entries, ...(last && all.length > page.length && { next_cursor: last.cursor }) });
+}
+
+function unsupported(field: string, hint: string): RametError {
+  return new RametError("NotSupported", `${field} is not supported`, { hint });
+}
+
+/** @throws RametError `NotFound` */
+function dimensionIn(text: string | undefined): QuotaDimension {
+  const { data } = QuotaDimension.safeParse(text);
+  if (data !== undefined) return data;
+  throw new RametError("NotFound", "The quota does not exist", {
+    hint: `It is one of ${QuotaDimension.options.join(", ")}`,
+  });
+}
+
+function quotaOf(service: Sandbox0["service"], caller: Caller, dimension: QuotaDimension): z.infer<typeof Quota> {
+  const { sandboxes, requestsPerSecond } = caller.limits;
+  const isCapacity = dimension === "active_sandboxes" || dimension === "paused_sandboxes";
+  const own = dimension === "active_sandboxes" ? sandboxesOfKey(service, caller).length : null;
+  const limit = { active_sandboxes: sandboxes, api_requests: requestsPerSecond }[dimension as string] ?? Infinity;
+  const isUnlimited = limit === Infinity;
+  return {
+    team_id: caller.namespace,
+    dimension,
+    kind: isCapacity ? "capacity" : "rate",
+    limit_value: isUnlimited ? null : limit,
+    interval_ms: isCapacity ? null : 1_000,
+    burst_value: isCapacity || isUnlimited ? null : limit,
+    current: own,
+    remaining: own === null || isUnlimited ? null : Math.max(0, limit - own),
+    unlimited: isUnlimited,
+    unit: units[dimension],
+    source: isUnlimited ? "unlimited" : "team_override",
+  };
+}
+
+const units = {
+  active_sandboxes: "count",
+  paused_sandboxes: "count",
+  sandbox_claims: "claims",
+  api_requests: "requests",
+  network_egress_bytes: "bytes",
+  network_ingress_bytes: "bytes",
+} as const satisfies Record<QuotaDimension, string>;
