@@ -54,6 +54,7 @@ const secret = (value: unknown): Values => ({ [signatureKey]: secretSignature, v
 const urn = (type: string, name: string): string => `urn:pulumi:dev::agents::ramet:index:${type}::${name}`;
 const snapshot = (name: string): string => urn("NamedSnapshot", name);
 const from = { template: "base" };
+const unknown = "04da6b54-80e4-46f7-96ec-b56ff0331ba9";
 const secretFile = { copy: { path: "/etc/token", secret: secret(token) } };
 const recipe = [secretFile, { run: "echo one > /data" }, { run: "true" }];
 
@@ -73,7 +74,6 @@ it("serves the schema of the package, and checks its settings", async () => {
 
 it("previews a new snapshot: what only the cluster knows is unknown, and nothing is created", async () => {
   const { outputs } = await plugin.create(snapshot("data"), { from, recipe }, { preview: true });
-  const unknown = "04da6b54-80e4-46f7-96ec-b56ff0331ba9";
   expect(outputs).toMatchObject({ name: "data", namespace, version: unknown, digest: unknown, checkpointId: unknown });
   const pinned = await plugin.create(snapshot("pinned"), { from: { checkpoint: "a" }, recipe: [] }, { preview: true });
   expect(pinned.outputs).toMatchObject({ digest: expect.stringMatching(/^sha256:/) as string, version: unknown });
@@ -144,6 +144,38 @@ it("updates, and keeps in a preview what does not change", async () => {
   });
 });
 
+it("keeps the version that the program pins, and releases it again", async () => {
+  const request = { from, recipe: [...recipe.slice(0, 2), { run: "echo two" }], labels: { team: "a" } };
+  const pinned = { ...request, pinnedVersion: 1, annotations: { "example.org/why": "incident" } };
+  const { outputs: expected } = await plugin.update(snapshot("data"), data, pinned, { preview: true });
+  expect(expected).toMatchObject({ version: unknown, reference: unknown });
+  data = await plugin.update(snapshot("data"), data, pinned);
+  expect(data.outputs).toMatchObject({ version: 1, reference: "data@1", createdAt: expect.any(String) as string });
+  expect((await client.of(namedSnapshotKind).get({ namespace, name: "data" })).metadata).toMatchObject({
+    labels: { team: "a" },
+    annotations: { "example.org/why": "incident", "ramet.dev/pulumi-resource": "agents/dev/data" },
+  });
+  expect(await plugin.diff(snapshot("data"), (await plugin.read(snapshot("data"), data.id, data))!, pinned)).toEqual({
+    changes: false,
+    replaces: [],
+    details: [],
+  });
+  await client.of(namedSnapshotKind).mergePatch({ namespace, name: "data" }, { metadata: { labels: { team: "b" } } });
+  const drifted = await plugin.read(snapshot("data"), data.id, data);
+  expect(await plugin.diff(snapshot("data"), drifted!, pinned)).toMatchObject({ details: ["~ labels.team"] });
+  data = await plugin.update(snapshot("data"), drifted!, { from, recipe: request.recipe });
+  expect(data.outputs).toMatchObject({ version: 2, reference: "data@2" });
+});
+
+it("adds the organization to the names of owners, also of objects that it has declared without one", async () => {
+  await plugin.stop();
+  plugin = await start({ organization: "acme" });
+  const steps = [...recipe.slice(0, 2), { run: "echo two" }];
+  data = await plugin.update(snapshot("data"), data, { from, recipe: steps, keepVersions: 3 });
+  const { metadata } = await client.of(namedSnapshotKind).get({ namespace, name: "data" });
+  expect(metadata.annotations).toMatchObject({ "ramet.dev/pulumi-resource": "acme/agents/dev/data" });
+});
+
 it("takes over the object of nobody only by import, and that of another program never", async () => {
   const { apiVersion } = namedSnapshotKind;
   const spec = { from: { template: { name: "base" } }, recipe: [{ run: "true" }] };
@@ -156,12 +188,13 @@ it("takes over the object of nobody only by import, and that of another program 
     });
   await make("theirs");
   await make("declared", { "ramet.dev/pulumi-resource": "organization/b/dev/declared" });
-  await expect(plugin.create(snapshot("theirs"), { from })).rejects.toMatchObject({
-    message: expect.stringMatching(
-      /pulumi import ramet:index:NamedSnapshot theirs default\/theirs \[AlreadyExists\]$/,
-    ) as string,
-    cause: { code: status.ALREADY_EXISTS },
-  });
+  // A preview fails too.
+  await expect(plugin.check(snapshot("theirs"), { from })).rejects.toThrow(
+    /^name: NamedSnapshot default\/theirs exists, and no program declares it\. .*pulumi import/,
+  );
+  await expect(plugin.check(snapshot("declared"), { from })).rejects.toThrow(
+    /^name: NamedSnapshot default\/declared is declared by organization\/b\/dev\/declared/,
+  );
   await expect(plugin.read(snapshot("declared"), "default/declared")).rejects.toThrow(
     /declared by organization\/b\/dev/,
   );
@@ -183,8 +216,12 @@ it("takes over the object of nobody only by import, and that of another program 
 });
 
 it("makes a clone and an API key, whose text is a secret, and waits for a sandbox", async () => {
-  const clone = await plugin.create(urn("SandboxClone", "dev"), { from: "data", ports: [8000] });
-  expect(clone.outputs).toMatchObject({ url: expect.stringMatching(/^http:.*:8000$/) as string });
+  const clone = await plugin.create(urn("SandboxClone", "dev"), { from: "data", ports: [8000], publicPorts: [8000] });
+  expect(clone.outputs).toMatchObject({
+    url: expect.stringMatching(/^http:\/\/8000-default--dev\.localhost:\d+$/) as string,
+  });
+  const { annotations } = (await client.of(sandboxKind).get({ namespace, name: "dev" })).metadata;
+  expect(annotations).toMatchObject({ "ramet.dev/public-ports": "8000" });
   expect(await plugin.diff(urn("SandboxClone", "dev"), clone, { from: "data@1" })).toMatchObject({
     replaces: ["from", "ports"],
   });
