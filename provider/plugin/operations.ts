@@ -82,12 +82,11 @@ export class ProviderOperations {
 
   async check({ urn }: ResourceRequest, olds: Values, { values, secrets }: Received): Promise<CheckResult> {
     const { token, type, name } = resourceTypeOf(urn);
-    if (!this.#isConfigured) return { inputs: values, failures: [] };
     const known = this.#inputsOf(token);
     const failures = Object.keys(values)
       .filter((property) => !known.includes(property))
       .map((property) => ({ property, reason: `is not a property of ${token}` }));
-    if (failures.length > 0) return { inputs: values, failures };
+    if (failures.length > 0 || !this.#isConfigured) return { inputs: values, failures };
     const news = { ...type.defaults, name, namespace: values["namespace"] ?? (await this.#namespace()), ...values };
     const recipeHoldsSecrets = secrets.some(isVisibleSecret);
     const result = await this.#derive(urn, olds, { ...news, ...(recipeHoldsSecrets && { recipeHoldsSecrets }) });

@@ -12,6 +12,7 @@ import { TestCluster } from "../cluster/local-cluster.ts";
 import { plain, pluginDirectory, type PluginState, ProviderPlugin } from "../engine/provider-plugin.ts";
 import { secretSignature, signatureKey, type Values } from "../engine/values.ts";
 import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openProgram } from "./program-world.ts";
 import { killed } from "./provider-world.ts";
 
 /** The compiled provider process on a real cluster, over the protocol of Pulumi's engine. The tests depend on their order. */
@@ -240,6 +241,30 @@ it("makes a clone and an API key, whose text is a secret, and waits for a sandbo
   expect(await client.of(apiKeyKind).find({ namespace, name: "agents" })).toBeUndefined();
   await plugin.delete(urn("SandboxClone", "dev"), clone);
   expect(await client.of(sandboxKind).find({ namespace, name: "dev" })).toBeUndefined();
+});
+
+it("serves a program in TypeScript with a Provider, which takes over its state of dynamic resources", async () => {
+  const { kubeconfig } = cluster.directory;
+  const configuration = { "program:kubeconfig": kubeconfig, "program:token": token };
+  const secretKeys = ["program:token"];
+  const world = await openProgram("test/program/programs/provided", { kubeconfig, configuration, secretKeys });
+  try {
+    const before = await world.engine.up();
+    expect(before).toMatchObject({ succeeded: true, outputs: { reference: "own-data@1" } });
+    const engine = world.engine.with({ configuration: { ...configuration, "program:ownProvider": "true" } });
+    const moved = await engine.up();
+    expect(moved.steps.filter(({ operation }) => operation !== "same").map(({ name }) => name)).toEqual(["cluster"]);
+    expect(moved.outputs).toEqual(before.outputs);
+    expect(await world.state()).not.toContain("pulumi-nodejs:dynamic");
+    await world.edit("echo 1", "echo 2");
+    const changed = await engine.up();
+    expect(changed).toMatchObject({ succeeded: true, outputs: { reference: "own-data@2" } });
+    expect(await engine.up()).toMatchObject({ succeeded: true, text: "" });
+    expect(await engine.destroy()).toMatchObject({ succeeded: true });
+    expect(await client.of(namedSnapshotKind).find({ namespace, name: "own-data" })).toBeUndefined();
+  } finally {
+    await world.remove();
+  }
 });
 
 it("refuses to continue in another cluster, unless the first one is forgotten", async () => {
