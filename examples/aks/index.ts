@@ -12,11 +12,12 @@ import {
   registryHost,
   subscriptionId,
 } from "./cluster.ts";
-import { team } from "./team.ts";
+import { checkpointKeys, team } from "./team.ts";
 
 const config = new Config();
 const tag = config.require("tag");
 const inCluster = new kubernetes.Provider("cluster", { kubeconfig });
+const keys = checkpointKeys(inCluster, cluster);
 
 // Snapshots of volumes, and a private storage account with an identity that only the controllers have.
 const stack = new SnapshotStack(
@@ -39,19 +40,14 @@ const stack = new SnapshotStack(
 );
 
 // A certificate for the domain and all names below it.
-const system = new kubernetes.core.v1.NamespacePatch(
-  "ramet-system",
-  { metadata: { name: "ramet-system" } },
-  { provider: inCluster, dependsOn: cluster, retainOnDelete: true },
-);
 const certificate = new kubernetes.core.v1.Secret(
   "gateway-tls",
   {
-    metadata: { name: "gateway-tls", namespace: "ramet-system" },
+    metadata: { name: "gateway-tls", namespace: keys.metadata.namespace },
     type: "kubernetes.io/tls",
     stringData: { "tls.crt": config.require("certificate"), "tls.key": config.requireSecret("certificateKey") },
   },
-  { provider: inCluster, dependsOn: system },
+  { provider: inCluster, dependsOn: keys },
 );
 
 const runtime = new RametRuntime(
@@ -62,7 +58,7 @@ const runtime = new RametRuntime(
     image: interpolate`${registryHost}/ramet:${tag}`,
     cellImage: interpolate`${registryHost}/ramet-cell:${tag}`,
     store: stack.store,
-    encryption: { secret: "checkpoint-keys" },
+    encryption: { secret: keys.metadata.name },
     clientApi: {},
     gateway: {
       domain,
@@ -73,6 +69,9 @@ const runtime = new RametRuntime(
   },
   { provider: inCluster, dependsOn: stack },
 );
+
+// Push the images ramet and ramet-cell here.
+export const registry = registryHost;
 
 const ramet = new Provider("ramet", { kubeconfig, namespace: "team-a" });
 export const { apiKey, snapshot, url } = team("team-a", { kubernetes: inCluster, ramet, runtime });

@@ -60,27 +60,19 @@ const nodes = new aws.eks.NodeGroup("sandboxes", {
 });
 
 // They make the certificate of the gateways, and publish their names in a zone of Route 53 that exists.
-const certManager = new aws.eks.Addon(
-  "cert-manager",
-  { clusterName: cluster.name, addonName: "cert-manager" },
-  { dependsOn: nodes },
-);
-const externalDns = new aws.eks.Addon(
-  "external-dns",
-  { clusterName: cluster.name, addonName: "external-dns" },
-  { dependsOn: nodes },
-);
 const dns = role("dns", "pods.eks.amazonaws.com", ["AmazonRoute53FullAccess"]);
-for (const name of ["cert-manager", "external-dns"])
-  new aws.eks.PodIdentityAssociation(name, {
+const addons = ["cert-manager", "external-dns"].map((name) => {
+  const identity = new aws.eks.PodIdentityAssociation(name, {
     clusterName: cluster.name,
     namespace: name,
     serviceAccount: name,
     roleArn: dns.arn,
   });
+  return new aws.eks.Addon(name, { clusterName: cluster.name, addonName: name }, { dependsOn: [nodes, identity] });
+});
 
 /** What the objects in the cluster wait for. */
-export const ready = [nodes, certManager, externalDns];
+export const ready = [nodes, ...addons];
 
 /** Repositories for the two images of Ramet, from which the nodes may pull. */
 export const [controllers, cell] = ["ramet", "ramet-cell"].map(

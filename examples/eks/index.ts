@@ -2,12 +2,13 @@ import * as kubernetes from "@pulumi/kubernetes";
 import { Config, interpolate } from "@pulumi/pulumi";
 import { Provider, RametRuntime, SnapshotStack } from "ramet";
 import { cell, cluster, controllers, kubeconfig, ready } from "./cluster.ts";
-import { team } from "./team.ts";
+import { checkpointKeys, team } from "./team.ts";
 
 const config = new Config();
 export const domain = config.require("domain");
 const tag = config.require("tag");
 const inCluster = new kubernetes.Provider("cluster", { kubeconfig });
+const keys = checkpointKeys(inCluster, ready);
 
 // Snapshots of volumes, and a private bucket for checkpoints with an identity that only the controllers have.
 const stack = new SnapshotStack(
@@ -45,7 +46,7 @@ const runtime = new RametRuntime(
     image: interpolate`${controllers}:${tag}`,
     cellImage: interpolate`${cell}:${tag}`,
     store: stack.store,
-    encryption: { secret: "checkpoint-keys" },
+    encryption: { secret: keys.metadata.name },
     clientApi: {},
     gateway: {
       domain,
@@ -56,6 +57,9 @@ const runtime = new RametRuntime(
   },
   { provider: inCluster, dependsOn: [stack, issuer] },
 );
+
+// Push the images ramet and ramet-cell here.
+export const registry = controllers;
 
 const ramet = new Provider("ramet", { kubeconfig, namespace: "team-a" });
 export const { apiKey, snapshot, url } = team("team-a", { kubernetes: inCluster, ramet, runtime });

@@ -2,10 +2,11 @@ import * as kubernetes from "@pulumi/kubernetes";
 import { Config, interpolate } from "@pulumi/pulumi";
 import { Provider, RametRuntime, SnapshotStack } from "ramet";
 import { addressName, certificateMap, domain, kubeconfig, project, ready, region, registry } from "./cluster.ts";
-import { team } from "./team.ts";
+import { checkpointKeys, team } from "./team.ts";
 
 const tag = new Config().require("tag");
 const inCluster = new kubernetes.Provider("cluster", { kubeconfig });
+const keys = checkpointKeys(inCluster, ready);
 
 // Snapshots of volumes, as images that many clones can read, and a private bucket for checkpoints.
 const stack = new SnapshotStack(
@@ -20,11 +21,6 @@ const stack = new SnapshotStack(
 );
 
 // Google's load balancer, with the address and the certificate that the program made.
-const system = new kubernetes.core.v1.NamespacePatch(
-  "ramet-system",
-  { metadata: { name: "ramet-system" } },
-  { provider: inCluster, dependsOn: ready, retainOnDelete: true },
-);
 const gateway = new kubernetes.apiextensions.CustomResource(
   "public",
   {
@@ -32,7 +28,7 @@ const gateway = new kubernetes.apiextensions.CustomResource(
     kind: "Gateway",
     metadata: {
       name: "public",
-      namespace: "ramet-system",
+      namespace: keys.metadata.namespace,
       annotations: { "networking.gke.io/certmap": certificateMap },
     },
     spec: {
@@ -41,7 +37,7 @@ const gateway = new kubernetes.apiextensions.CustomResource(
       addresses: [{ type: "NamedAddress", value: addressName }],
     },
   },
-  { provider: inCluster, dependsOn: system },
+  { provider: inCluster, dependsOn: keys },
 );
 
 const runtime = new RametRuntime(
@@ -52,13 +48,27 @@ const runtime = new RametRuntime(
     image: interpolate`${registry}/ramet:${tag}`,
     cellImage: interpolate`${registry}/ramet-cell:${tag}`,
     store: stack.store,
-    encryption: { secret: "checkpoint-keys" },
+    encryption: { secret: keys.metadata.name },
     clientApi: {},
     gateway: { domain, gatewayApi: "ramet-system/public" },
   },
   { provider: inCluster, dependsOn: [stack, gateway] },
 );
 
+new kubernetes.apiextensions.CustomResource(
+  "health",
+  {
+    apiVersion: "networking.gke.io/v1",
+    kind: "HealthCheckPolicy",
+    metadata: { name: "ramet-gateway", namespace: keys.metadata.namespace },
+    spec: {
+      default: { config: { type: "HTTP", httpHealthCheck: { requestPath: "/healthz" } } },
+      targetRef: { group: "", kind: "Service", name: "ramet-gateway" },
+    },
+  },
+  { provider: inCluster, dependsOn: keys },
+);
+
 const ramet = new Provider("ramet", { kubeconfig, namespace: "team-a" });
 export const { apiKey, snapshot, url } = team("team-a", { kubernetes: inCluster, ramet, runtime });
-export { domain };
+export { domain, registry };

@@ -1,5 +1,5 @@
 import * as k8s from "@pulumi/kubernetes";
-import { Config } from "@pulumi/pulumi";
+import { Config, type Resource } from "@pulumi/pulumi";
 import {
   ApiKey,
   NamedSnapshot,
@@ -53,17 +53,6 @@ export function team(name: string, { kubernetes, ramet, runtime }: Cluster) {
     },
     inCluster,
   );
-  // The key that encrypts checkpoints: pulumi config set --secret checkpointKey "$(openssl rand -base64 32)". Keep a copy of it.
-  new k8s.core.v1.Secret(
-    "checkpoint-keys",
-    {
-      metadata: { name: "checkpoint-keys", namespace: "ramet-system" },
-      stringData: { current: "k1" },
-      data: { k1: new Config().requireSecret("checkpointKey") },
-    },
-    inCluster,
-  );
-
   const both = { providers: [kubernetes, ramet], dependsOn: runtime };
   const python = new SandboxTemplate(
     "python",
@@ -96,4 +85,22 @@ export function team(name: string, { kubernetes, ramet, runtime }: Cluster) {
     { provider: ramet },
   );
   return { apiKey: key.key, snapshot: data.reference, url: dev.url };
+}
+
+/** The Secret with the key that encrypts checkpoints. The controllers need it when they start. */
+export function checkpointKeys(kubernetes: k8s.Provider, dependsOn: Resource | Resource[]) {
+  const namespace = new k8s.core.v1.NamespacePatch(
+    "ramet-system",
+    { metadata: { name: "ramet-system" } },
+    { provider: kubernetes, dependsOn, retainOnDelete: true },
+  ).metadata.name;
+  return new k8s.core.v1.Secret(
+    "checkpoint-keys",
+    {
+      metadata: { name: "checkpoint-keys", namespace },
+      stringData: { current: "k1" },
+      data: { k1: new Config().requireSecret("checkpointKey") },
+    },
+    { provider: kubernetes },
+  );
 }

@@ -228,6 +228,11 @@ it("makes a clone and an API key, whose text is a secret, and waits for a sandbo
   });
   const ready = await plugin.create(urn("Readiness", "dev"), { kind: "Sandbox" });
   expect(ready).toMatchObject({ id: "Sandbox/default/dev" });
+  const seen = await plugin.create(urn("Readiness", "dev"), { kind: "Sandbox", uid: "that of an earlier sandbox" });
+  expect(await plugin.read(urn("Readiness", "dev"), seen.id, seen)).toBeUndefined();
+  expect(await plugin.diff(urn("Readiness", "dev"), seen, { kind: "Sandbox", uid: "another" })).toMatchObject({
+    details: ["~ uid"],
+  });
   const key = await plugin.create(urn("ApiKey", "agents"), { serviceAccountName: "default" });
   expect(key.outputs["key"]).toEqual(secret(expect.stringMatching(/^e2b_/) as string));
   const limited = { serviceAccountName: "default", limits: { sandboxes: 3 } };
@@ -239,7 +244,9 @@ it("makes a clone and an API key, whose text is a secret, and waits for a sandbo
   expect(updated.outputs["key"]).toEqual(key.outputs["key"]);
   await plugin.delete(urn("ApiKey", "agents"), updated);
   expect(await client.of(apiKeyKind).find({ namespace, name: "agents" })).toBeUndefined();
+  expect(await plugin.read(urn("Readiness", "dev"), ready.id, ready)).toBeDefined();
   await plugin.delete(urn("SandboxClone", "dev"), clone);
+  expect(await plugin.read(urn("Readiness", "dev"), ready.id, ready)).toBeUndefined();
   expect(await client.of(sandboxKind).find({ namespace, name: "dev" })).toBeUndefined();
 });
 

@@ -32,10 +32,12 @@ async function describe(context: HandlerContext, olds: Values, news: Values): Pr
   const hold = declaresHold(news)
     ? { held: "held by the program: nothing is built" }
     : declaresHold(olds) && { held: undefined };
-  const text = describeChange(defined({ before: versionBefore(olds), after: inputsOf(news), ...current, ...hold }));
+  const change = defined({ before: versionBefore(olds), after: inputsOf(news), ...current, ...hold });
   const others = changedProperties(namedSnapshotDiff, olds, news).filter((one) => one !== "recipe" && one !== "digest");
-  const parts = [...others.map((one) => `${one} changes`), text].filter((one) => one !== "");
-  return `${name}: ${parts.length > 0 ? parts.join("; ") : backToCurrent}`;
+  const { unreadable: _, ...readable } = change as SnapshotChange;
+  const isBack = others.length === 0 && describeChange(readable) === "";
+  const parts = [...others.map((one) => `${one} changes`), isBack ? backToCurrent : "", describeChange(change)];
+  return `${name}: ${parts.filter((one) => one !== "").join("; ")}`;
 }
 
 const lookUpMilliseconds = 5_000;
