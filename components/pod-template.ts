@@ -22,13 +22,13 @@ export interface PodArgs {
    * change in the preview. For registries that the controllers cannot reach. @default the controllers read the image
    */
   recordImage?: Input<string>;
-  /** The names of Secrets with the credentials of the image's registry. @default those of the service account */
+  /** Secrets with credentials of the image's registry. @default those of the service account */
   imagePullSecrets?: Input<Input<string>[]>;
   /** Arguments of the entrypoint. @default none */
   args?: Input<Input<string>[]>;
   /** Environment variables of the entrypoint and of all other processes in the sandbox. */
   env?: Input<Record<string, Input<string>>>;
-  /** Environment variables from keys of Secrets in the same namespace: `{ API_KEY: { secret: "agent", key: "api-key" } }`. */
+  /** Environment variables from Secrets: `{ API_KEY: { secret: "agent", key: "api-key" } }`. */
   secretEnv?: Input<Record<string, Input<SecretKeyArgs>>>;
   /** Ports that are reachable at the sandbox's address. */
   ports?: Input<Input<number>[]>;
@@ -36,54 +36,50 @@ export interface PodArgs {
   resources?: Input<{ cpu?: Input<string>; memory?: Input<string>; ephemeralStorage?: Input<string> }>;
   /** Volumes by the path of their mount: `{ "/data": { claimTemplate: { size: "10Gi" } } }`. @default none */
   mounts?: Input<Record<string, Input<MountArgs>>>;
-  /** What the sandbox can connect to, within what its namespace and the runtime allow. @default what these allow */
+  /** Rules within those of its namespace and the runtime. @default none */
   egress?: EgressArgs;
-  /** The labels of nodes on which the sandbox can run. @default all nodes */
+  /** The labels of its nodes. @default all nodes */
   nodeSelector?: Input<Record<string, Input<string>>>;
-  /** Taints of nodes on which the sandbox can run. @default none */
+  /** Taints that its nodes may have. @default none */
   tolerations?: Input<Input<types.input.core.v1.Toleration>[]>;
-  /** Rules for nodes, and for other Pods on them. @default none */
+  /** As in a Pod. @default none */
   affinity?: Input<types.input.core.v1.Affinity>;
-  /** The user, the group and a read-only root. Other fields have no effect in a sandbox, and are reported. @default the image's user */
+  /** User, group and a read-only root; others are reported without effect. @default the image's user */
   securityContext?: Input<types.input.core.v1.SecurityContext>;
-  /** Whether the sandbox has started, before the other probes and the recipe's first step. @default its command runs */
+  /** As in a container. @default none */
   startupProbe?: Input<types.input.core.v1.Probe>;
-  /** Whether the sandbox is ready. @default it has started */
+  /** As in a container. @default none */
   readinessProbe?: Input<types.input.core.v1.Probe>;
-  /** Whether the sandbox still works. Its Pod ends if not. @default its command runs */
+  /** As in a container. @default none */
   livenessProbe?: Input<types.input.core.v1.Probe>;
-  /** Containers that run before the sandbox, outside of gVisor. @default none */
+  /** Containers that run before the sandbox, without gVisor. @default none */
   initContainers?: Input<Input<types.input.core.v1.Container>[]>;
 }
 
 /** A key of a Secret. */
 export interface SecretKeyArgs {
-  /** The name of the Secret. */
   secret: Input<string>;
   key: Input<string>;
 }
 
 /** A volume. Set exactly one of `claimTemplate`, `claim`, `emptyDir`, `configMap` and `secret`. */
 export interface MountArgs {
-  /** The name of the volume in the Pod, with which `volumes` selects it. @default the path, such as `var-lib-data` */
+  /** The volume's name in the Pod. @default the path: `var-lib-data` */
   name?: Input<string>;
-  /** A PersistentVolumeClaim that each sandbox gets for itself. */
+  /** Each sandbox gets a claim. */
   claimTemplate?: Input<ClaimTemplateArgs>;
-  /** The name of an existing PersistentVolumeClaim, which all sandboxes share. */
+  /** The name of a PersistentVolumeClaim that all sandboxes share. */
   claim?: Input<string>;
-  /** An empty directory. `{}` has no limit. */
   emptyDir?: Input<types.input.core.v1.EmptyDirVolumeSource>;
-  /** The name of a ConfigMap. */
   configMap?: Input<string>;
-  /** The name of a Secret. */
   secret?: Input<string>;
-  /** Whether the sandbox cannot write. @default false */
+  /** @default false */
   readOnly?: Input<boolean>;
 }
 
 /** A PersistentVolumeClaim of each sandbox. */
 export interface ClaimTemplateArgs {
-  /** Its size, such as `10Gi`. */
+  /** Such as `10Gi`. */
   size: Input<string>;
   /** @default the cluster's default class */
   storageClass?: Input<string>;

@@ -18,19 +18,19 @@ import { runError } from "./run-error.ts";
 export interface ProviderArgs {
   /** The kubeconfig: its text, or a path. @default `KUBECONFIG`, `~/.kube/config` or the Pod's service account */
   kubeconfig?: Input<string>;
-  /** The context of the kubeconfig. @default its current one */
+  /** Its context. @default the current one */
   context?: Input<string>;
-  /** The cluster of the kubeconfig. @default that of the context */
+  /** Its cluster. @default that of the context */
   cluster?: Input<string>;
   /** The namespace of resources without one. @default that of the context */
   namespace?: Input<string>;
-  /** The UID of the namespace `kube-system` of a cluster that no longer exists: what a state has of it is forgotten. */
+  /** The UID of `kube-system` in a cluster that no longer exists, whose resources the state then forgets. */
   forgetCluster?: Input<string>;
 }
 
 /**
- * The cluster of named snapshots, clones and API keys in a program that creates the cluster, or uses several. They get it by the
- * option `provider`, and components by `providers`. Needs the plugin, which `Pulumi.yaml` names.
+ * The cluster of named snapshots, clones and API keys, in a program that creates the cluster or uses several. Components take it by
+ * `providers`. Needs the plugin, which `Pulumi.yaml` names.
  */
 export class Provider extends ProviderResource {
   constructor(name: string, args: ProviderArgs = {}, opts?: ResourceOptions) {

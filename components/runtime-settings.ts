@@ -147,23 +147,21 @@ export interface GatewayArgs {
    */
   tlsSecret?: Input<string>;
   /**
-   * The domain below which sandboxes have host names, such as `"sandboxes.example.org"`: a port of a sandbox is
-   * `https://8000-<id>.sandboxes.example.org`. DNS must lead the domain and all names below it to the gateways, which external-dns
-   * does. The client API uses it too. @default sandboxes have no host names
+   * The domain of sandboxes, such as `"sandboxes.example.org"`: a port is `https://8000-<id>.sandboxes.example.org`. DNS must lead it and
+   * all names below it to the gateways, which external-dns does. @default none
    */
   domain?: Input<string>;
   /**
-   * The ClusterIssuer of cert-manager for the domain and all names below it. It must answer DNS challenges.
-   * @default no certificate is made
+   * The ClusterIssuer of cert-manager, with DNS challenges, for the domain and all names below it. @default none
    */
   tlsIssuer?: Input<string>;
-  /** The type of the gateways' Service. With `LoadBalancer`, a cloud gives it an address. @default "ClusterIP" */
+  /** The type of the gateways' Service. @default "ClusterIP" */
   service?: Input<"ClusterIP" | "NodePort" | "LoadBalancer">;
   /** The class of an Ingress for the domain, such as `"nginx"`, which ends TLS with a certificate of `tlsIssuer`. @default none */
   ingress?: Input<string>;
   /** The Gateway for an HTTPRoute of the domain, which ends TLS: `"infra/public"` or `"infra/public/https"`. @default none */
   gatewayApi?: Input<string>;
-  /** Annotations of the Service, the Ingress or the HTTPRoute. @default none besides those for external-dns and cert-manager */
+  /** Annotations of the Service, the Ingress or the HTTPRoute. @default those for external-dns and cert-manager */
   annotations?: Record<string, Input<string>>;
   /**
    * The address of the gateways for users outside the cluster, for example `"https://gateway.example.org"`. The cluster publishes
@@ -181,8 +179,8 @@ export interface ClientApiArgs {
   /** Number of replicas. @default 2 */
   replicas?: Input<number>;
   /**
-   * The domain below which sandboxes have their host names, for example `"sandboxes.example.org"`: clients connect to
-   * `8000-<id>.sandboxes.example.org`. @default that of `gateway`, else clients use their own setting
+   * The domain below which sandboxes have their host names, if it is not that of `gateway`. @default that of `gateway`, else the clients'
+   * own setting
    */
   domain?: Input<string>;
 }
