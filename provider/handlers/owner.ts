@@ -38,19 +38,22 @@ export function applyOptionsFor(
   const isFree = found === undefined || found.metadata.deletionTimestamp !== undefined;
   if (isFree || (known === undefined && formerOwner !== undefined)) return { fieldManager, force: false };
   if (known === owner || (known !== undefined && known === formerOwner)) return { fieldManager, force: true };
-  const { namespace = "", name } = found.metadata;
-  const [kind, what] = [found.kind ?? "object", `${found.kind ?? "The object"} ${namespace}/${name}`];
+  throw ofOthers(found, owner, known);
+}
+
+/** @param known the resource that declares the object, if one does */
+function ofOthers({ kind = "object", metadata }: KubeObject, owner: string, known: string | undefined): RametError {
+  const { namespace = "", name } = metadata;
+  const what = `${kind} ${namespace}/${name}`;
   const command = `kubectl annotate --overwrite ${kind.toLowerCase()} ${name} -n ${namespace} ${ownerAnnotation}=${owner}`;
-  throw new RametError(
-    "AlreadyExists",
-    known === undefined ? `${what} exists, and no program declares it` : `${what} is declared by ${known}`,
-    {
-      hint:
-        known === undefined
-          ? `Use another name, or take it over: with the plugin by pulumi import, otherwise by ${command}`
-          : `Use another name, or remove it from that program; if that is an earlier name of this resource, run: ${command}`,
-    },
-  );
+  if (known === undefined) {
+    return new RametError("AlreadyExists", `${what} exists, and no program declares it`, {
+      hint: `Use another name, or take it over: with the plugin by pulumi import, otherwise by ${command}`,
+    });
+  }
+  return new RametError("AlreadyExists", `${what} is declared by ${known}`, {
+    hint: `Use another name, or remove it from that program; if that is an earlier name of this resource, run: ${command}`,
+  });
 }
 
 /**

@@ -93,7 +93,7 @@ function part(reference: unknown): unknown {
 }
 
 /** Changes a text, or in a Pulumi program the output that will be one. */
-function changed<T>(value: unknown, change: (text: string) => T): unknown {
+function changed(value: unknown, change: (text: string) => unknown): unknown {
   if (typeof value === "string") return change(value);
-  return (value as { apply: (change: (text: string) => T) => unknown }).apply(change);
+  return (value as { apply: (change: (text: string) => unknown) => unknown }).apply(change);
 }
