@@ -3,7 +3,7 @@ import { refOf } from "../../src/kube/resource-ref.ts";
 import { type Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
-import { answerOf } from "./program-world.ts";
+import { answerOf } from "../engine/answer-of.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
 
 /** Tests clones of snapshots that the program knows only by name, and the fields that an update keeps. */

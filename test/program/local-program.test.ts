@@ -6,7 +6,8 @@ import { CommandLine } from "../../examples/walkthrough/command-line.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
-import { answerOf, openProgram, type ProgramWorld } from "./program-world.ts";
+import { answerOf } from "../engine/answer-of.ts";
+import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { providerTexts } from "./provider-texts.ts";
 
 /**

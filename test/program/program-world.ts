@@ -1,7 +1,5 @@
 import { copyFile, readFile, writeFile } from "node:fs/promises";
-import { get, type IncomingMessage } from "node:http";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import type { Engine, EngineOptions } from "../engine/engine.ts";
 import { findPulumi } from "../engine/find-pulumi.ts";
@@ -65,13 +63,4 @@ export async function chosenEngine(options: EngineOptions): Promise<Engine> {
   const command = await findPulumi();
   if (command === undefined) throw new Error("the PATH has no pulumi that is compatible with the installed SDK");
   return new PulumiEngine({ ...options, command, isolated: true });
-}
-
-/** What a URL of a local cluster's gateway answers. Node resolves names below localhost only where the system does. */
-export async function answerOf(url: string): Promise<string> {
-  const { host, port } = new URL(url);
-  const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    get({ host: "127.0.0.1", port, headers: { host }, timeout: 20_000 }, resolve).on("error", reject);
-  });
-  return text(response);
 }

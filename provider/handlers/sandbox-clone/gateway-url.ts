@@ -1,6 +1,5 @@
 import * as z from "zod";
 import { gatewayAddress, systemNamespace } from "../../../src/api/names/system-names.ts";
-import { parseOriginUrl } from "../../../src/install/gateway-address.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
 import type { KubeObject } from "../../../src/kube/object.ts";
@@ -13,7 +12,10 @@ export interface PublishedGateway {
 }
 
 const Published = z.looseObject({
-  data: z.object({ [gatewayAddress.url]: z.string(), [gatewayAddress.domain]: z.string().min(1).max(253) }),
+  data: z.object({
+    [gatewayAddress.url]: z.url({ protocol: /^https?$/ }),
+    [gatewayAddress.domain]: z.string().min(1).max(253),
+  }),
 });
 
 /** Undefined if the gateways have no domain, or if the user cannot read it. */
@@ -24,8 +26,7 @@ export async function publishedGateway(client: KubeClient): Promise<PublishedGat
     .find(at)
     .catch(() => undefined);
   const { data } = Published.safeParse(found);
-  const url = data && parseOriginUrl(data.data[gatewayAddress.url]);
-  return data && url && { url, domain: data.data[gatewayAddress.domain] };
+  return data && { url: new URL(data.data[gatewayAddress.url]), domain: data.data[gatewayAddress.domain] };
 }
 
 /** The address of a port: `https://8000-team-a--dev.sandboxes.example.org`. */
