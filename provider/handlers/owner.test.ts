@@ -22,7 +22,7 @@ it("takes over what nobody declares only with a state, and names the command tha
   expect(() => applyOptionsFor(object(), owner)).toThrow(
     expect.objectContaining({
       code: "AlreadyExists",
-      message: "NamedSnapshot team-a/data exists, and no program declares it",
+      message: "NamedSnapshot team-a/data exists, and this program does not declare it",
       hint: expect.stringContaining(
         "kubectl annotate --overwrite namedsnapshot data -n team-a ramet.dev/pulumi-resource=org/agents/prod/data",
       ) as string,

@@ -47,7 +47,7 @@ function ofOthers({ kind = "object", metadata }: KubeObject, owner: string, know
   const what = `${kind} ${namespace}/${name}`;
   const command = `kubectl annotate --overwrite ${kind.toLowerCase()} ${name} -n ${namespace} ${ownerAnnotation}=${owner}`;
   if (known === undefined) {
-    return new RametError("AlreadyExists", `${what} exists, and no program declares it`, {
+    return new RametError("AlreadyExists", `${what} exists, and this program does not declare it`, {
       hint: `Use another name, or take it over: with the plugin by pulumi import, otherwise by ${command}`,
     });
   }

@@ -191,7 +191,7 @@ it("takes over the object of nobody only by import, and that of another program 
   await make("declared", { "ramet.dev/pulumi-resource": "organization/b/dev/declared" });
   // A preview fails too.
   await expect(plugin.check(snapshot("theirs"), { from })).rejects.toThrow(
-    /^name: NamedSnapshot default\/theirs exists, and no program declares it\. .*pulumi import/,
+    /^name: NamedSnapshot default\/theirs exists, and this program does not declare it\. .*pulumi import/,
   );
   await expect(plugin.check(snapshot("declared"), { from })).rejects.toThrow(
     /^name: NamedSnapshot default\/declared is declared by organization\/b\/dev\/declared/,
