@@ -1,11 +1,12 @@
-import { runtime } from "@pulumi/pulumi";
+import { output, runtime } from "@pulumi/pulumi";
 import { Provider as Kubernetes } from "@pulumi/kubernetes";
-import { beforeEach, expect, it } from "vitest";
+import { beforeEach, expect, it, vi } from "vitest";
 import {
   ApiKey,
   NamedSnapshot,
   copy,
   Provider,
+  RametRuntime,
   run,
   SandboxClone,
   SandboxSet,
@@ -19,19 +20,20 @@ interface Registered {
   type: string;
   name: string;
   inputs: Record<string, unknown>;
-  custom?: boolean;
 }
 let registered: Registered[];
 
+const mocks: runtime.Mocks = {
+  newResource: ({ type, name, inputs }) => {
+    registered.push({ type, name, inputs: inputs as Registered["inputs"] });
+    return { id: `${name}-id`, state: inputs as Registered["inputs"] };
+  },
+  call: ({ inputs }) => inputs as Record<string, unknown>,
+};
+
 beforeEach(async () => {
   registered = [];
-  await runtime.setMocks({
-    newResource: ({ type, name, inputs, custom }) => {
-      registered.push({ type, name, inputs: inputs as Registered["inputs"], ...(custom !== undefined && { custom }) });
-      return { id: `${name}-id`, state: inputs as Registered["inputs"] };
-    },
-    call: ({ inputs }) => inputs as Record<string, unknown>,
-  });
+  await runtime.setMocks(mocks);
 });
 
 async function inputsOf(type: string): Promise<Registered["inputs"] | undefined> {
@@ -87,6 +89,40 @@ it("refuses the provider of another package with what to use instead", () => {
   expect(() => new NamedSnapshot("data", { from: { template: "python" } }, { provider })).toThrow(
     /The provider of a NamedSnapshot is one of another package.*Use a Provider of the package ramet/s,
   );
+});
+
+it("leads a domain to the gateways that the program gets from another resource", async () => {
+  vi.stubEnv("KUBECONFIG", "/nowhere/kubeconfig");
+  vi.stubEnv("HOME", "/nowhere");
+  // A preview, which does not need the cluster.
+  await runtime.setMocks(mocks, "project", "stack", true);
+  const later = <T>(value: T) => output(Promise.resolve(value));
+  const { nodes } = new RametRuntime("ramet", {
+    mode: "install",
+    image: "registry.example/ramet:1",
+    cellImage: "registry.example/ramet-cell:1",
+    store: { s3: { bucket: "checkpoints" } },
+    clientApi: {},
+    gateway: {
+      domain: later("example.org"),
+      tlsIssuer: later("letsencrypt"),
+      service: "LoadBalancer",
+      annotations: { a: later("b") },
+    },
+  });
+  await nodes.objects;
+  const certificate = await inputsOf("kubernetes:cert-manager.io/v1:Certificate");
+  vi.unstubAllEnvs();
+  expect(certificate).toMatchObject({
+    spec: { dnsNames: ["*.example.org", "example.org"], issuerRef: { name: "letsencrypt" } },
+  });
+  const service = registered.find(({ name }) => name === "ramet-Service/ramet-gateway")?.inputs;
+  expect(service).toMatchObject({
+    metadata: { annotations: { a: "b", "external-dns.alpha.kubernetes.io/hostname": "*.example.org,example.org" } },
+    spec: { type: "LoadBalancer", ports: [{ port: 443 }] },
+  });
+  const address = registered.find(({ name }) => name === "ramet-ConfigMap/ramet-gateway-address")?.inputs;
+  expect(address).toMatchObject({ data: { url: "https://example.org", domain: "example.org" } });
 });
 
 async function templateOf(args: Omit<SandboxTemplateArgs, "image">): Promise<unknown> {
