@@ -1,6 +1,6 @@
-import { dynamic, mergeOptions, type CustomResourceOptions, type Input, type Output } from "@pulumi/pulumi";
-import { apiKeyProvider } from "../provider/dynamic-provider.ts";
-import { ownerOf, placementOf, type PlacementArgs } from "./placement.ts";
+import { mergeOptions, type CustomResourceOptions, type Input, type Output } from "@pulumi/pulumi";
+import { ownerOf, placementOf, type PlacementArgs, typedPlacement } from "./placement.ts";
+import { RametResource } from "./ramet-resource.ts";
 
 export interface ApiKeyArgs extends PlacementArgs {
   /** The service account in the same namespace as which the requests of the key are authorized. */
@@ -33,7 +33,7 @@ export interface ApiKeyLimitsArgs {
  * An API key for clients. It is made once, and is only in the stack's state, as a secret. A key that was revoked in the cluster is
  * replaced after `pulumi refresh`.
  */
-export class ApiKey extends dynamic.Resource {
+export class ApiKey extends RametResource {
   declare readonly name: Output<string>;
   declare readonly namespace: Output<string>;
   /** The key, a secret. */
@@ -41,8 +41,14 @@ export class ApiKey extends dynamic.Resource {
 
   constructor(name: string, args: ApiKeyArgs, opts?: CustomResourceOptions) {
     const { format = "e2b", grace = "1 hour", ...rest } = args;
-    const props = { key: undefined, ...rest, ...placementOf(name, args), format, grace, owner: ownerOf(name) };
+    const placement = placementOf(name, args);
+    const props = { ...rest, format, grace };
+    const inputs = {
+      outputs: ["key"],
+      dynamic: { ...props, ...placement, owner: ownerOf(name) },
+      typed: { ...props, ...typedPlacement(args, placement) },
+    };
     const secrets = mergeOptions(opts, { additionalSecretOutputs: ["key"] });
-    super(apiKeyProvider, name, props, secrets, "ramet", "ApiKey");
+    super("ApiKey", name, inputs, secrets);
   }
 }

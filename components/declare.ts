@@ -8,15 +8,14 @@ import {
   output,
   type Output,
   type Resource,
-  dynamic,
 } from "@pulumi/pulumi";
 import { findIgnored } from "../src/api/fields/find-ignored.ts";
 import { describeIgnored } from "../src/api/fields/ignored-condition.ts";
 import { isAccepting } from "../src/api/fields/ignored-fields.ts";
 import type { Manifest } from "../src/install/manifest.ts";
-import { readinessProvider } from "../provider/dynamic-provider.ts";
 import { digestOf } from "../src/api/schema/digest.ts";
 import { waitForConditions, waitTimeout } from "./await.ts";
+import { hasRametProvider, RametResource } from "./ramet-resource.ts";
 
 export interface DeclaringComponent {
   /** The component's name, a prefix of the names of its resources. */
@@ -146,8 +145,8 @@ interface AwaitedObject {
 }
 
 /**
- * The annotations that make Pulumi's Kubernetes provider wait, for a component that has its own provider. A provider object is not
- * visible to dynamic resources, so only with the default provider `awaitReady` waits, which ends when the controllers give up.
+ * The annotations that make Pulumi's Kubernetes provider wait, for a component that has its own provider and no `Provider` of Ramet. A
+ * dynamic resource cannot see a provider, so otherwise `awaitReady` waits, which ends when the controllers give up.
  */
 export function waitAnnotations(component: ComponentResource, { conditions, timeout }: AwaitedObject) {
   return hasOwnProvider(component) ? { ...waitForConditions(...conditions), ...waitTimeout(timeout) } : {};
@@ -160,14 +159,14 @@ export function awaitReady(
   { kind, timeout = "10 minutes" }: AwaitedObject,
   { object, spec, annotations }: DeclaredKind & { annotations: Record<string, Input<string>> },
 ): Output<string> {
-  const { name: objectName, namespace } = object.metadata;
+  const { name: objectName, namespace, uid } = object.metadata;
   if (hasOwnProvider(component)) return objectName;
   const revision = output({ spec, annotations }).apply(digestOf);
-  return new Readiness(component, name, { kind, name: objectName, namespace, revision, timeout }).name;
+  return new Readiness(component, name, { kind, name: objectName, namespace, revision, uid, timeout }).name;
 }
 
 function hasOwnProvider(component: ComponentResource): boolean {
-  return component.getProvider("kubernetes:core:v1") !== undefined;
+  return component.getProvider("kubernetes:core:v1") !== undefined && !hasRametProvider(component);
 }
 
 interface ReadinessArgs {
@@ -179,15 +178,17 @@ interface ReadinessArgs {
   namespace?: Input<string>;
   /** Any text that changes with the object, which is then awaited again. @default none */
   revision?: Input<string>;
+  /** The UID of the object. Another object of the name is awaited again. @default not compared */
+  uid?: Input<string>;
   /** How long to wait, such as `"30 minutes"`. The wait ends earlier if the sandboxes do not start. @default "10 minutes" */
   timeout?: Input<string>;
 }
 
 /** Waits until a Sandbox, or all sandboxes of a SandboxSet, are ready. */
-class Readiness extends dynamic.Resource {
+class Readiness extends RametResource {
   declare readonly name: Output<string>;
 
   constructor(parent: ComponentResource, name: string, props: ReadinessArgs) {
-    super(readinessProvider, `${name}-ready`, props, { parent }, "ramet", "Readiness");
+    super("Readiness", `${name}-ready`, { outputs: [], dynamic: props, typed: props }, { parent });
   }
 }

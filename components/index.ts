@@ -5,7 +5,7 @@ export { EksStoreIdentity, type EksStoreIdentityArgs } from "./identity/eks-stor
 export { GkeStoreIdentity, type GkeStoreIdentityArgs } from "./identity/gke-store-identity.ts";
 export { NamedSnapshot, type NamedSnapshotArgs } from "./named-snapshot.ts";
 export { type PlacementArgs } from "./placement.ts";
-export { type PodArgs } from "./sandbox-template.ts";
+export { type ClaimTemplateArgs, type MountArgs, type PodArgs, type SecretKeyArgs } from "./pod-template.ts";
 export {
   copy,
   env,
@@ -19,6 +19,7 @@ export {
   type RecipeStepArgs,
   type WaitForArgs,
 } from "./recipe.ts";
+export { Provider, type ProviderArgs } from "./ramet-resource.ts";
 export { RametRuntime, type RametRuntimeArgs } from "./ramet-runtime.ts";
 export { type AzureStore, type GcsStore, type RametStore, type S3Store } from "./ramet-store.ts";
 export {

@@ -1,7 +1,6 @@
 import {
   CustomResource,
   type CustomResourceOptions,
-  dynamic,
   type Input,
   interpolate,
   isSecret,
@@ -10,11 +9,12 @@ import {
   type RunError,
   secret,
 } from "@pulumi/pulumi";
-import { namedSnapshotProvider } from "../provider/dynamic-provider.ts";
+import { sourceReference } from "../provider/handlers/named-snapshot/inputs.ts";
 import { freeKey } from "../provider/handlers/named-snapshot/recipe-secret.ts";
 import { defined } from "../src/base/defined.ts";
 import { RametError } from "../src/base/errors.ts";
-import { ownerOf, type PlacementArgs, placementBeside } from "./placement.ts";
+import { ownerOf, type PlacementArgs, placementBeside, typedPlacement } from "./placement.ts";
+import { RametResource } from "./ramet-resource.ts";
 import type { RecipeStepArgs } from "./recipe.ts";
 import { runError } from "./run-error.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
@@ -54,6 +54,14 @@ export interface NamedSnapshotArgs extends PlacementArgs {
    * `Manual` keeps its engine until a build is requested. @default "Auto"
    */
   engineUpgrade?: Input<"Auto" | "Manual">;
+  /** Whether nothing is built and the current version stays. @default false */
+  suspend?: Input<boolean>;
+  /** A kept version that stays current, and nothing is built, such as during an incident. @default the latest version is current */
+  pinnedVersion?: Input<number>;
+  /** Labels of the object. @default none */
+  labels?: Input<Record<string, Input<string>>>;
+  /** Annotations of the object, besides Ramet's own. @default none */
+  annotations?: Input<Record<string, Input<string>>>;
   /** How long to wait for a build, such as `"30 minutes"`. A longer build continues in the cluster. @default "1 hour" */
   timeout?: Input<string>;
 }
@@ -62,7 +70,7 @@ export interface NamedSnapshotArgs extends PlacementArgs {
  * A name with immutable versions, each built from a recipe. A preview shows which step changes, what is rebuilt and
  * which sets roll. A changed digest builds a new version; the old one stays current until the new one is ready.
  */
-export class NamedSnapshot extends dynamic.Resource {
+export class NamedSnapshot extends RametResource {
   declare readonly name: Output<string>;
   declare readonly namespace: Output<string>;
   /** The number of the current version. */
@@ -71,6 +79,14 @@ export class NamedSnapshot extends dynamic.Resource {
   declare readonly digest: Output<string>;
   /** The id of the current version's checkpoint. */
   declare readonly checkpointId: Output<string>;
+  /** The current version as other resources and commands name it, such as `python-data@7`. */
+  declare readonly reference: Output<string>;
+  /** The size of the current version's checkpoint. Undefined where its parts do not report it. */
+  declare readonly sizeBytes: Output<number | undefined>;
+  /** When the current version was ready (RFC 3339). */
+  declare readonly createdAt: Output<string>;
+  /** The engine that the memory of the current version needs. Undefined without memory. */
+  declare readonly engine: Output<string | undefined>;
   /** The ports that the recipe waits for, then those of the snapshot it is built from, if this program declares it. */
   declare readonly ports: Output<number[]>;
   /** The resolved source of the build, if the program knows it. */
@@ -80,19 +96,29 @@ export class NamedSnapshot extends dynamic.Resource {
     const { from, recipe: steps = [], timeout = "1 hour", ...rest } = args;
     const placement = placementBeside(name, args, from);
     const { recipe, secrets, holdsSecrets } = extractSecrets(steps, interpolate`${placement.name}-recipe`);
-    const outputs = { version: undefined, digest: undefined, checkpointId: undefined, ports: undefined };
-    const props = {
-      ...outputs,
-      ...rest,
-      ...placement,
-      ...resolveSource(from),
-      ...(secrets !== undefined && { secrets, digestKey: secret("") }),
-      recipe,
-      recipeHoldsSecrets: holdsSecrets,
-      timeout,
-      owner: ownerOf(name),
+    const source = resolveSource(from);
+    const inputs = {
+      outputs: ["version", "digest", "checkpointId", "reference", "sizeBytes", "createdAt", "engine", "ports"],
+      dynamic: {
+        ...rest,
+        ...placement,
+        ...source,
+        ...(secrets !== undefined && { secrets, digestKey: secret("") }),
+        recipe,
+        recipeHoldsSecrets: holdsSecrets,
+        timeout,
+        owner: ownerOf(name),
+      },
+      typed: {
+        ...rest,
+        ...typedPlacement(args, placement, from),
+        ...source,
+        from: output(source.from).apply(sourceReference),
+        recipe: steps,
+        timeout,
+      },
     };
-    super(namedSnapshotProvider, name, props, opts, "ramet", "NamedSnapshot");
+    super("NamedSnapshot", name, inputs, opts);
   }
 }
 

@@ -66,13 +66,27 @@ function inNamespaceOf(other: unknown, namespace: Output<string>, [resourceName,
   });
 }
 
+/** The placement for the provider process, which has a default namespace itself. */
+export function typedPlacement({ namespace }: PlacementArgs, placement: Placement, from?: unknown): Partial<Placement> {
+  return namespace === undefined && !isPlaced(from) ? { name: placement.name } : placement;
+}
+
 function isPlaced(from: unknown): from is Pick<Placement, "namespace"> {
   return Resource.isInstance(from) && "namespace" in from;
 }
 
 /** Identifies the resource and stack that declare an object, so that a second declaration is rejected. */
 export function ownerOf(resourceName: string): string {
-  return [getOrganization(), getProject(), getStack(), resourceName].join("/");
+  return [organization(), getProject(), getStack(), resourceName].join("/");
+}
+
+/** A program of `setMocks` has none, as one of a backend without organizations, which Pulumi calls `organization`. */
+export function organization(): string {
+  try {
+    return getOrganization();
+  } catch {
+    return "organization";
+  }
 }
 
 /** The `ownerOf` a component under its current name, followed by its earlier names from its aliases. */
@@ -85,7 +99,7 @@ export async function ownersOf(component: ComponentResource, name: string): Prom
 /** `urn:pulumi:STACK::PROJECT::TYPE::NAME` */
 function ownerOfUrn(urn: URN): string {
   const [stack = "", project = "", , ...name] = urn.replace(/^urn:pulumi:/, "").split("::");
-  return [getOrganization(), project, stack, name.join("::")].join("/");
+  return [organization(), project, stack, name.join("::")].join("/");
 }
 
 /** A member of every Pulumi resource that its types leave out: its aliases as URNs. */

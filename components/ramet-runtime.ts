@@ -240,6 +240,7 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
       ...(clientApi && { clientApi: { replicas: 2, ...clientApi } }),
     }),
     store,
+    gatewayAnnotations: args.gateway?.annotations,
     namespace: systemNamespace,
     annotations: { [ownerAnnotation]: owner },
   };

@@ -1,6 +1,11 @@
 import type { Input } from "@pulumi/pulumi";
 import { parseLabelSelector } from "../src/api/names/label-selector.ts";
-import { type InstallOptions, parseServedNamespaces, requireOne } from "../src/install/install-options.ts";
+import {
+  type InstallOptions,
+  parseServedNamespaces,
+  requireDomain,
+  requireOne,
+} from "../src/install/install-options.ts";
 import { keysOf, mapSettings } from "../src/install/setting-values.ts";
 import type { SettingKey } from "../src/install/settings.ts";
 import { validatedField, withRunError } from "./run-error.ts";
@@ -142,8 +147,25 @@ export interface GatewayArgs {
    */
   tlsSecret?: Input<string>;
   /**
+   * The domain of sandboxes, such as `"sandboxes.example.org"`: a port is `https://8000-<id>.sandboxes.example.org`. DNS must lead it and
+   * all names below it to the gateways, which external-dns does. @default none
+   */
+  domain?: Input<string>;
+  /**
+   * The ClusterIssuer of cert-manager, with DNS challenges, for the domain and all names below it. @default none
+   */
+  tlsIssuer?: Input<string>;
+  /** The type of the gateways' Service. @default "ClusterIP" */
+  service?: Input<"ClusterIP" | "NodePort" | "LoadBalancer">;
+  /** The class of an Ingress for the domain, such as `"nginx"`, which ends TLS with a certificate of `tlsIssuer`. @default none */
+  ingress?: Input<string>;
+  /** The Gateway for an HTTPRoute of the domain, which ends TLS: `"infra/public"` or `"infra/public/https"`. @default none */
+  gatewayApi?: Input<string>;
+  /** Annotations of the Service, the Ingress or the HTTPRoute. @default those for external-dns and cert-manager */
+  annotations?: Record<string, Input<string>>;
+  /**
    * The address of the gateways for users outside the cluster, for example `"https://gateway.example.org"`. The cluster publishes
-   * it to authenticated users, and `ramet sandbox exec` uses it. @default none is published
+   * it to authenticated users, and `ramet sandbox exec` uses it. @default that of the domain
    */
   url?: Input<string>;
   /**
@@ -157,8 +179,8 @@ export interface ClientApiArgs {
   /** Number of replicas. @default 2 */
   replicas?: Input<number>;
   /**
-   * The domain below which sandboxes have their host names, for example `"sandboxes.example.org"`: clients connect to
-   * `8000-<id>.sandboxes.example.org`. Point a wildcard DNS name at the gateways. @default clients use their own setting
+   * The domain below which sandboxes have their host names, if it is not that of `gateway`. @default that of `gateway`, else the clients'
+   * own setting
    */
   domain?: Input<string>;
 }
@@ -182,6 +204,7 @@ export function validatedSettings<Args extends object>(
   const { namespaceSelector, servedNamespaces, ...others }: Arguments = args;
   withRunError(() => {
     requireOne(others, "metricsNamespace");
+    requireDomain(others.gateway);
   });
   const read = mapSettings(keys, { ...others, store: undefined }, (key, value) => {
     const valid = validatedField(key, value);

@@ -1,8 +1,8 @@
-import { dynamic, output, type CustomResourceOptions, type Input, type Output } from "@pulumi/pulumi";
-import { sandboxCloneProvider } from "../provider/dynamic-provider.ts";
+import { output, type CustomResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { defined } from "../src/base/defined.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
-import { ownerOf, placementBeside, type PlacementArgs } from "./placement.ts";
+import { ownerOf, placementBeside, type PlacementArgs, typedPlacement } from "./placement.ts";
+import { RametResource } from "./ramet-resource.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface SandboxCloneArgs extends PlacementArgs {
@@ -15,8 +15,13 @@ export interface SandboxCloneArgs extends PlacementArgs {
    * @default forever
    */
   lifetime?: Input<string>;
-  /** Ports that are reachable at the clone's address. `url` uses the first. @default the ports that the recipe waits for */
+  /** Ports that are reachable in the cluster. `url` uses the first. @default the ports that the recipe waits for */
   ports?: Input<Input<number>[]>;
+  /**
+   * Those of the ports that everyone who can connect to the gateways reaches without a token. All others need one.
+   * @default none
+   */
+  publicPorts?: Input<Input<number>[]>;
   /**
    * The clone's volumes, if the source has PersistentVolumeClaims whose data it lacks: `Empty` for new claims, `Shared` for
    * the claims of the source. Without it, such a clone is refused, also in a preview. @default none
@@ -27,12 +32,15 @@ export interface SandboxCloneArgs extends PlacementArgs {
 }
 
 /** A sandbox that is started from a named snapshot or a checkpoint. Later versions of the snapshot do not change it. */
-export class SandboxClone extends dynamic.Resource {
+export class SandboxClone extends RametResource {
   declare readonly name: Output<string>;
   declare readonly namespace: Output<string>;
   /** The address of the clone's declared ports. */
   declare readonly address: Output<string>;
-  /** `http://<address>:<first port>`. Undefined without ports. */
+  /**
+   * The first port at the gateways, such as `https://8000-team-a--dev.sandboxes.example.org`; where they have no domain, at the
+   * clone's address. Undefined without ports.
+   */
   declare readonly url: Output<string | undefined>;
   /** The id of the checkpoint that the clone was restored from. */
   declare readonly checkpointId: Output<string>;
@@ -41,19 +49,32 @@ export class SandboxClone extends dynamic.Resource {
 
   constructor(name: string, args: SandboxCloneArgs, opts?: CustomResourceOptions) {
     const { from, template, timeout = "5 minutes", ...rest } = args;
-    const outputs = { address: undefined, url: undefined, checkpointId: undefined, shutdownTime: undefined };
     const origin = from instanceof NamedSnapshot ? originOf(from) : { from };
-    const props = {
-      ...outputs,
-      ...origin,
-      ...defined(rest),
-      ...placementBeside(name, args, from, template),
-      ...defined({ templateName: template instanceof SandboxTemplate ? template.name : template }),
-      timeout,
-      owner: ownerOf(name),
-      portsFollow: from instanceof NamedSnapshot && args.ports === undefined,
+    const placement = placementBeside(name, args, from, template);
+    const templateName = template instanceof SandboxTemplate ? template.name : template;
+    const portsFollow = from instanceof NamedSnapshot && args.ports === undefined;
+    const { template: _, ...typedOrigin } = { template: undefined, ...origin };
+    const inputs = {
+      outputs: ["address", "url", "checkpointId", "shutdownTime"],
+      dynamic: {
+        ...origin,
+        ...defined(rest),
+        ...placement,
+        ...defined({ templateName }),
+        timeout,
+        owner: ownerOf(name),
+        portsFollow,
+      },
+      typed: {
+        ...typedOrigin,
+        ...defined(rest),
+        ...typedPlacement(args, placement, from),
+        ...defined({ template: templateName }),
+        timeout,
+        portsFollow,
+      },
     };
-    super(sandboxCloneProvider, name, props, opts, "ramet", "SandboxClone");
+    super("SandboxClone", name, inputs, opts);
   }
 }
 

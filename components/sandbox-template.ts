@@ -1,12 +1,11 @@
 import type { apiextensions } from "@pulumi/kubernetes";
 import { all, ComponentResource, type ComponentResourceOptions, type Input, output, type Output } from "@pulumi/pulumi";
 import { sandboxTemplateKind } from "../src/api/kinds/sandbox-template.ts";
-import { annotations } from "../src/api/names/labels.ts";
 import { defined } from "../src/base/defined.ts";
 import { deleteInBackground } from "./await.ts";
 import { declareKind, type ObjectTransform } from "./declare.ts";
 import { type PlacementArgs, placementOf } from "./placement.ts";
-import { runError } from "./run-error.ts";
+import { type PodArgs, podParts } from "./pod-template.ts";
 
 export interface SandboxTemplateArgs extends PlacementArgs, PodArgs {
   /**
@@ -31,11 +30,12 @@ export class SandboxTemplate extends ComponentResource {
 
   constructor(name: string, args: SandboxTemplateArgs, opts: ComponentResourceOptions = {}) {
     const { transform, ...inputs } = args;
+    const { name: _, namespace: __, persistentContents, volumes, ...pod } = inputs;
     super("ramet:index:SandboxTemplate", name, inputs, opts);
     const placement = placementOf(name, args);
-    const declaredSpec = all([podTemplate(args), output(args.persistentContents), output(args.volumes)]).apply(
-      ([pod, persistentContents, volumes]): Record<string, unknown> =>
-        defined({ template: pod, persistentContents, volumes }),
+    const declaredSpec = all([podParts(pod), output(persistentContents), output(volumes)]).apply(
+      ([parts, contents, selected]): Record<string, unknown> =>
+        defined({ ...parts, persistentContents: contents, volumes: selected }),
     );
     const metadata = { ...placement, annotations: deleteInBackground };
     const declared = declareKind(this, name, sandboxTemplateKind, { metadata, spec: declaredSpec, transform });
@@ -48,70 +48,3 @@ export class SandboxTemplate extends ComponentResource {
     this.registerOutputs({ name: this.name, namespace: this.namespace, spec });
   }
 }
-
-/** The most common settings of a sandbox's Pod. */
-export interface PodArgs {
-  /** The sandbox's image, its root file system. Pin it by digest: a moved tag does not trigger a rebuild. */
-  image: Input<string>;
-  /**
-   * The entrypoint. The sandbox ends when it exits. The default entrypoint of most images exits immediately without a
-   * terminal; `[]` runs it.
-   * @default ["sleep", "infinity"]
-   */
-  command?: Input<Input<string>[]>;
-  /**
-   * The nodes' architecture, `"amd64"` or `"arm64"`: the program reads the image for it from its registry, with the credentials of
-   * `docker login`, and the template records its digest, entrypoint, user, variables and working directory. A moved tag is then a
-   * change in the preview. For registries that the controllers cannot reach. @default the controllers read the image
-   */
-  recordImage?: Input<string>;
-  /** Arguments of the entrypoint. @default none */
-  args?: Input<Input<string>[]>;
-  /** Environment variables of the entrypoint and of all other processes in the sandbox. */
-  env?: Input<Record<string, Input<string>>>;
-  /** Ports that are reachable at the sandbox's address. */
-  ports?: Input<Input<number>[]>;
-  /** Resource limits of the sandbox as Kubernetes quantities: `{ cpu: "1", memory: "512Mi" }`. @default no limit */
-  resources?: Input<{ cpu?: Input<string>; memory?: Input<string> }>;
-}
-
-/** Returns a Kubernetes Pod template with one container. */
-function podTemplate(args: PodArgs): Output<Record<string, unknown>> {
-  const { image, command, args: parameters, env, ports, resources, recordImage: architecture } = args;
-  const recorded = output({ image, architecture }).apply(recordedAnnotation);
-  const parts = { image, command, parameters, env, ports, resources, recorded };
-  return output(parts).apply((known): Record<string, unknown> => ({
-    ...(known.recorded !== undefined && { metadata: { annotations: { [annotations.image]: known.recorded } } }),
-    spec: {
-      containers: [
-        defined({
-          name: "sandbox",
-          image: known.image,
-          command: known.command ?? sleepForever,
-          args: known.parameters,
-          env: known.env && Object.entries(known.env).map(([name, value]) => ({ name, value })),
-          ports: known.ports?.map((containerPort) => ({ containerPort })),
-          resources: known.resources && { limits: defined(known.resources) },
-        }),
-      ],
-    },
-  }));
-}
-
-async function recordedAnnotation({
-  image,
-  architecture,
-}: {
-  image: string;
-  architecture: string | undefined;
-}): Promise<string | undefined> {
-  if (architecture === undefined) return undefined;
-  // Other programs do not load the client.
-  const { recordImage } = await import("../src/registry/look-up-image.ts");
-  const found = await recordImage(image, { architecture }).catch((error: unknown) => {
-    throw runError(error);
-  });
-  return JSON.stringify(found);
-}
-
-const sleepForever = ["sleep", "infinity"];

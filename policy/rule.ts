@@ -78,14 +78,15 @@ export function specOf({ type, inputs }: PolicyResource, group: string, kind: st
   return apiVersion.startsWith(`${group}/`) ? spec : undefined;
 }
 
-/** The inputs if the resource is a dynamic resource of Ramet of this class, else undefined. */
-export function dynamicInputsOf({ type, inputs }: PolicyResource, className: string): Fields | undefined {
-  return type === `pulumi-nodejs:dynamic/ramet:${className}` ? inputs : undefined;
+/** The inputs if it is a resource of this class, of a dynamic provider or of the provider process, else undefined. */
+export function inputsOfClass({ type, inputs }: PolicyResource, className: string): Fields | undefined {
+  const types = [`pulumi-nodejs:dynamic/ramet:${className}`, `ramet:index:${className}`];
+  return types.includes(type) ? inputs : undefined;
 }
 
-/** The spec of a named snapshot, whether declared as a dynamic resource or as a manifest. */
+/** The spec of a named snapshot, whether declared as a resource or as a manifest. */
 export function namedSnapshotOf(resource: PolicyResource): Fields | undefined {
-  return dynamicInputsOf(resource, "NamedSnapshot") ?? specOf(resource, "ramet.dev", "NamedSnapshot");
+  return inputsOfClass(resource, "NamedSnapshot") ?? specOf(resource, "ramet.dev", "NamedSnapshot");
 }
 
 export const kruise = "agents.kruise.io";

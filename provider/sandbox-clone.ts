@@ -1,5 +1,5 @@
 import { sandboxCloneHandler } from "./handlers/sandbox-clone/handler.ts";
 import { providerOf } from "./provider-of.ts";
 
-/** Loaded by the state of every stack with a SandboxClone; see `dynamic-provider.ts`. */
+/** Loaded by the state of every stack with a SandboxClone; see `components/ramet-resource.ts`. */
 export const provider = providerOf(sandboxCloneHandler);

@@ -9,6 +9,8 @@ import { readComponents } from "./reference-types.mjs";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const directory = join(root, "docs/reference");
 const { resources, types, callables } = readComponents(root);
+/** The types that a page has already, by that page. */
+const typePages = new Map();
 const pages = new Map([["README.md", renderIndex()]]);
 for (const resource of resources) pages.set(pageOf(resource.name), renderResource(resource));
 pages.set("recipe.md", renderRecipe());
@@ -75,9 +77,14 @@ ${fieldList(args)}
 
 ## Outputs
 
-${fieldList(outputs, { areOutputs: true })}
+${fieldList(outputs.filter(isNew), { areOutputs: true })}
 
-${typeSections(named, new Set([`${name}Args`]))}`;
+${typeSections(named, new Set([`${name}Args`]), pageOf(name))}`;
+
+  /** Arguments that are outputs too say nothing else there. */
+  function isNew(output) {
+    return !args.some((arg) => arg.name === output.name && arg.doc === output.doc);
+  }
 }
 
 function renderRecipe() {
@@ -94,18 +101,22 @@ ${sections.join("\n")}
 ${typeSections(
   callables.flatMap((callable) => callable.types),
   new Set(["RecipeStepArgs"]),
+  "recipe.md",
 )}`;
 }
 
-/** Renders each named type and the types that it names once. Recipe steps have their own page. */
-function typeSections(names, done) {
+/** Renders each named type and the types that it names once; other pages link it. Recipe steps have their own page. */
+function typeSections(names, done, page) {
   return [...new Set(names)]
     .map((name) => {
       const type = types.get(name);
       if (type === undefined || done.has(name) || name === "RecipeStepArgs") return "";
       done.add(name);
+      const other = typePages.get(name);
+      if (other !== undefined) return `## ${name}\n\nSee [there](${other}#${name.toLowerCase()}).\n\n`;
+      typePages.set(name, page);
       const body = type.fields === undefined ? `\`\`\`ts\n${type.text}\n\`\`\`` : fieldList(type.fields);
-      return `## ${name}\n\n${type.doc}\n\n${body}\n\n${typeSections(type.types, done)}`;
+      return `## ${name}\n\n${type.doc}\n\n${body}\n\n${typeSections(type.types, done, page)}`;
     })
     .join("");
 }

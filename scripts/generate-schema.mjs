@@ -30,6 +30,8 @@ const settings = {
   context: "The context of the kubeconfig. Default: its current one.",
   cluster: "The cluster of the kubeconfig. Default: that of the context.",
   namespace: "The namespace of resources without one. Default: that of the context.",
+  organization:
+    "The stack's organization, which makes the names of owners in the cluster unique. Default: none is part of them.",
   forgetCluster:
     "The UID of the namespace `kube-system` of a cluster that no longer exists: what a state has of it is forgotten.",
 };
@@ -39,6 +41,29 @@ const variables = Object.fromEntries(
     { type: "string", description: text, ...(name === "kubeconfig" && { secret: true }) },
   ]),
 );
+/** Inputs that programs in TypeScript do not write, because a class derives them from other resources. */
+const derived = {
+  NamedSnapshot: [
+    {
+      name: "source",
+      type: "Record<string, unknown>",
+      doc: "What `from` refers to, so that a preview knows the digest: `{ template }` with the spec of the SandboxTemplate, or `{ snapshot: { digest } }`.",
+    },
+    {
+      name: "inheritedPorts",
+      type: "number[]",
+      doc: "The ports of the snapshot it is built from, which its clones have too.",
+    },
+  ],
+  SandboxClone: [
+    {
+      name: "portsFollow",
+      type: "boolean",
+      doc: "Whether `ports` are those of the snapshot, whose changes do not replace the clone.",
+    },
+  ],
+};
+
 const schema = {
   name: "ramet",
   version,
@@ -67,7 +92,8 @@ else if (current !== text) {
   process.exitCode = 1;
 }
 
-function resourceSchema({ name, doc, token, args, outputs }) {
+function resourceSchema({ name, doc, token, outputs, ...resource }) {
+  const args = [...resource.args, ...(derived[name] ?? []).map((field) => ({ ...field, optional: true }))];
   return {
     description: doc,
     properties: properties(outputs, name),

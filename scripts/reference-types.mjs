@@ -68,7 +68,7 @@ function resourceOf(node, { interfaces, classes }) {
     const doc = output.doc === "" ? (args.find((arg) => arg.name === output.name)?.doc ?? "") : output.doc;
     return { ...output, doc };
   });
-  const isDynamic = node.heritageClauses?.some((clause) => clause.getText().includes("dynamic.Resource")) ?? false;
+  const isDynamic = node.heritageClauses?.some((clause) => clause.getText().includes("RametResource")) ?? false;
   const constructor = node.members.find(ts.isConstructorDeclaration);
   return {
     name,

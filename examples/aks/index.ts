@@ -1,28 +1,78 @@
-import { Config } from "@pulumi/pulumi";
-import { RametRuntime, SnapshotStack } from "ramet";
+import * as kubernetes from "@pulumi/kubernetes";
+import { Config, interpolate } from "@pulumi/pulumi";
+import { Provider, RametRuntime, SnapshotStack } from "ramet";
+import {
+  addressName,
+  cluster,
+  domain,
+  group,
+  issuerUrl,
+  kubeconfig,
+  location,
+  registryHost,
+  subscriptionId,
+} from "./cluster.ts";
+import { checkpointKeys, team } from "./team.ts";
 
 const config = new Config();
-const stack = new SnapshotStack("snapshots", {
-  cloud: "aks",
-  // Premium SSD v2: a snapshot can be restored before it is fully copied.
-  classes: [{ driver: "disk.csi.azure.com", azureDisk: { instantAccessMinutes: 60, tags: { team: "agents" } } }],
-  aks: {
-    store: {
-      account: config.require("storageAccount"),
-      resourceGroup: config.require("resourceGroup"),
-      location: config.require("location"),
-      subscriptionId: config.require("subscriptionId"),
-      issuerUrl: config.require("issuerUrl"),
+const tag = config.require("tag");
+const inCluster = new kubernetes.Provider("cluster", { kubeconfig });
+const keys = checkpointKeys(inCluster, cluster);
+
+// Snapshots of volumes, and a private storage account with an identity that only the controllers have.
+const stack = new SnapshotStack(
+  "snapshots",
+  {
+    cloud: "aks",
+    kubeconfig,
+    classes: [{ driver: "disk.csi.azure.com", azureDisk: { instantAccessMinutes: 60 } }],
+    aks: {
+      store: {
+        account: config.require("storageAccount"),
+        resourceGroup: group.name,
+        location,
+        subscriptionId: subscriptionId ?? config.require("subscriptionId"),
+        issuerUrl,
+      },
     },
   },
-});
-// The controllers store checkpoints in that account, with the identity that the stack creates for them.
-const ramet = new RametRuntime("ramet", {
-  image: config.require("image"),
-  cellImage: config.require("cellImage"),
-  store: stack.store,
-});
+  { provider: inCluster, dependsOn: cluster },
+);
 
-export const classes = stack.classNames;
-export const findings = stack.facts.findings;
-export const mode = ramet.mode;
+// A certificate for the domain and all names below it.
+const certificate = new kubernetes.core.v1.Secret(
+  "gateway-tls",
+  {
+    metadata: { name: "gateway-tls", namespace: keys.metadata.namespace },
+    type: "kubernetes.io/tls",
+    stringData: { "tls.crt": config.require("certificate"), "tls.key": config.requireSecret("certificateKey") },
+  },
+  { provider: inCluster, dependsOn: keys },
+);
+
+const runtime = new RametRuntime(
+  "ramet",
+  {
+    mode: "install",
+    kubeconfig,
+    image: interpolate`${registryHost}/ramet:${tag}`,
+    cellImage: interpolate`${registryHost}/ramet-cell:${tag}`,
+    store: stack.store,
+    encryption: { secret: keys.metadata.name },
+    clientApi: {},
+    gateway: {
+      domain,
+      tlsSecret: certificate.metadata.name,
+      service: "LoadBalancer",
+      annotations: { "service.beta.kubernetes.io/azure-pip-name": addressName },
+    },
+  },
+  { provider: inCluster, dependsOn: stack },
+);
+
+// Push the images ramet and ramet-cell here.
+export const registry = registryHost;
+
+const ramet = new Provider("ramet", { kubeconfig, namespace: "team-a" });
+export const { apiKey, snapshot, url } = team("team-a", { kubernetes: inCluster, ramet, runtime });
+export { domain };

@@ -14,6 +14,6 @@ const data = new ramet.NamedSnapshot("python-data", {
   keepVersions: 5,
 });
 new ramet.SandboxSet("pool", { from: data, replicas: 10 });
-const dev = new ramet.SandboxClone("dev", { from: data, lifetime: "8 hours" });
+const dev = new ramet.SandboxClone("dev", { from: data, lifetime: "8 hours", publicPorts: [8000] });
 export const { version, digest } = data;
 export const { url } = dev;

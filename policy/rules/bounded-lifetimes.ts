@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { parseTimeSpan } from "../../provider/handlers/time-span.ts";
-import { defineRule, dynamicInputsOf, kruise, specOf, namedSnapshotOf } from "../rule.ts";
+import { defineRule, inputsOfClass, kruise, specOf, namedSnapshotOf } from "../rule.ts";
 
 /** Makes sure that forgotten sandboxes end. */
 export const boundedLifetimes = defineRule({
@@ -15,7 +15,7 @@ export const boundedLifetimes = defineRule({
       .transform((text) => ({ text, milliseconds: parseTimeSpan(text, "maxLifetime") })),
   },
   validate: (resource, { maxLifetime: { text: longest, milliseconds: most } }, now) => {
-    const clone = dynamicInputsOf(resource, "SandboxClone");
+    const clone = inputsOfClass(resource, "SandboxClone");
     if (clone !== undefined) {
       const { lifetime } = WithLifetime.parse(clone);
       if (lifetime === undefined) return [`lifetime is not set; the maximum is ${longest}`];

@@ -1,8 +1,12 @@
 import * as z from "zod";
 import { ownerAnnotation } from "../../src/api/names/labels.ts";
 import { RametError } from "../../src/base/errors.ts";
+import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeObject, ObjectName } from "../../src/kube/object.ts";
 import { apiStatusOf, type ApiStatus } from "../../src/kube/status-error.ts";
+import type { CheckResult, Values } from "./handler.ts";
+import { type ClusterEnvironment, readCluster } from "./open-cluster.ts";
+import { hasUnknown } from "./validate.ts";
 
 const fieldManager = "ramet-pulumi";
 
@@ -19,23 +23,65 @@ export function declaredBy({ metadata }: KubeObject): string | undefined {
 
 /**
  * Options for applying an object. An object that this resource declared before is applied with force, which reverts
- * changes by others (a preview after a refresh shows them). Any other object is applied without force.
+ * changes by others (a preview after a refresh shows them).
  * @param owner this resource
- * @param formerOwner the resource's name when its state was written: stacks, projects and resources may be renamed
- * @throws RametError `AlreadyExists` if another resource declares the object
+ * @param formerOwner the resource's name when its state was written: stacks, projects and resources may be renamed. Undefined if
+ *   there is no state: then an object that exists is one of others
+ * @throws RametError `AlreadyExists` if another resource declares the object, or nobody does and it is not in the state
  */
 export function applyOptionsFor(
   found: KubeObject | undefined,
   owner: string,
-  formerOwner = owner,
+  formerOwner?: string,
 ): { fieldManager: string; force: boolean } {
   const known = found?.metadata.annotations?.[ownerAnnotation];
-  if (found === undefined || known === undefined) return { fieldManager, force: false };
-  if (known === owner || known === formerOwner) return { fieldManager, force: true };
-  const { namespace = "", name } = found.metadata;
-  throw new RametError("AlreadyExists", `${found.kind ?? "The object"} ${namespace}/${name} is declared by ${known}`, {
-    hint: `Use another name, or remove the object from that program first; to take it over, remove the annotation ${ownerAnnotation}`,
+  const isFree = found === undefined || found.metadata.deletionTimestamp !== undefined;
+  if (isFree || (known === undefined && formerOwner !== undefined)) return { fieldManager, force: false };
+  if (known === owner || (known !== undefined && known === formerOwner)) return { fieldManager, force: true };
+  throw ofOthers(found, owner, known);
+}
+
+/** @param known the resource that declares the object, if one does */
+function ofOthers({ kind = "object", metadata }: KubeObject, owner: string, known: string | undefined): RametError {
+  const { namespace = "", name } = metadata;
+  const what = `${kind} ${namespace}/${name}`;
+  const command = `kubectl annotate --overwrite ${kind.toLowerCase()} ${name} -n ${namespace} ${ownerAnnotation}=${owner}`;
+  if (known === undefined) {
+    return new RametError("AlreadyExists", `${what} exists, and this program does not declare it`, {
+      hint: `Use another name, or take it over: with the plugin by pulumi import, otherwise by ${command}`,
+    });
+  }
+  return new RametError("AlreadyExists", `${what} is declared by ${known}`, {
+    hint: `Use another name, or remove it from that program; if that is an earlier name of this resource, run: ${command}`,
   });
+}
+
+/**
+ * The problem of a new resource whose object exists and is one of others, for a preview. The update finds it too.
+ * @returns none if the cluster cannot be read now, or if the state has the object
+ */
+export async function nameProblems(
+  context: ClusterEnvironment,
+  { olds, inputs }: { olds: Values; inputs: Values },
+  find: (
+    client: KubeClient,
+    at: { namespace: string; name: string },
+    signal: AbortSignal,
+  ) => Promise<KubeObject | undefined>,
+): Promise<CheckResult["failures"]> {
+  const { namespace, name, owner } = inputs as Record<"namespace" | "name" | "owner", string>;
+  const isKept = olds["name"] === name && olds["namespace"] === namespace;
+  if (isKept || hasUnknown([namespace, name])) return [];
+  const at = { namespace, name };
+  const found = await readCluster(context, (client, signal) => find(client, at, signal), {
+    withinMilliseconds: 5_000,
+  }).catch(() => undefined);
+  try {
+    applyOptionsFor(found, owner);
+    return [];
+  } catch (error) {
+    return [{ property: "name", reason: RametError.from(error).describe() }];
+  }
 }
 
 /** The resource that declares the object. An object without the annotation belongs to `self`. */

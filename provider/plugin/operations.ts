@@ -12,17 +12,11 @@ import {
   type StackConfiguration,
   type Values,
 } from "../handlers/handler.ts";
+import { holdingProperties } from "../handlers/named-snapshot/inputs.ts";
 import { defaultNamespace, withCluster } from "../handlers/open-cluster.ts";
 import { hasUnknown, unknownValue } from "../handlers/validate.ts";
 import { detailedDiff } from "./detailed-diff.ts";
-import {
-  importedInputs,
-  type ObjectPlace,
-  ownerOfUrn,
-  requireUnused,
-  type ResourceType,
-  resourceTypeOf,
-} from "./resources.ts";
+import { importedInputs, ownerOfUrn, type ResourceType, resourceTypeOf } from "./resources.ts";
 import { type Received, topOf } from "./values.ts";
 
 export interface ResourceRequest {
@@ -45,7 +39,14 @@ interface Schema {
 }
 
 /** The settings of a provider, besides those of the environment. */
-export const providerSettings = ["kubeconfig", "context", "cluster", "namespace", "forgetCluster"] as const;
+export const providerSettings = [
+  "kubeconfig",
+  "context",
+  "cluster",
+  "namespace",
+  "organization",
+  "forgetCluster",
+] as const;
 
 /** The operations of Pulumi's engine with plain values: they translate between the schema and the handlers. */
 export class ProviderOperations {
@@ -81,12 +82,11 @@ export class ProviderOperations {
 
   async check({ urn }: ResourceRequest, olds: Values, { values, secrets }: Received): Promise<CheckResult> {
     const { token, type, name } = resourceTypeOf(urn);
-    if (!this.#isConfigured) return { inputs: values, failures: [] };
     const known = this.#inputsOf(token);
     const failures = Object.keys(values)
       .filter((property) => !known.includes(property))
       .map((property) => ({ property, reason: `is not a property of ${token}` }));
-    if (failures.length > 0) return { inputs: values, failures };
+    if (failures.length > 0 || !this.#isConfigured) return { inputs: values, failures };
     const news = { ...type.defaults, name, namespace: values["namespace"] ?? (await this.#namespace()), ...values };
     const recipeHoldsSecrets = secrets.some(isVisibleSecret);
     const result = await this.#derive(urn, olds, { ...news, ...(recipeHoldsSecrets && { recipeHoldsSecrets }) });
@@ -117,16 +117,13 @@ export class ProviderOperations {
 
   async create(request: ResourceRequest, news: Values): Promise<{ id: string; outs: Values }> {
     const { urn, preview = false } = request;
-    const found = resourceTypeOf(urn);
-    const { token, type } = found;
+    const { token, type } = resourceTypeOf(urn);
     if (!this.#isConfigured && preview) return { id: "", outs: { ...this.#unknownOutputs(token), ...news } };
     const inputs = await this.#validInputs(request, {}, news);
     if (preview) {
       const known = defined(type.toSchema(inputs));
       return { id: "", outs: { ...this.#unknownOutputs(token), ...known } };
     }
-    const at = { namespace: inputs["namespace"], name: inputs["name"] } as ObjectPlace;
-    await withCluster(this.#environment, (client) => requireUnused(client, found, at));
     const { id, outs } = await schemaErrors(type, this.#handler(urn).create(inputs));
     return { id, outs: type.toSchema(outs) };
   }
@@ -171,7 +168,7 @@ export class ProviderOperations {
 
   /** The state of an object before its first update, with the defaults that a program's inputs get. */
   async #imported(found: ReturnType<typeof resourceTypeOf>, urn: string, id: string): Promise<Values | undefined> {
-    const at = { id, owner: ownerOfUrn(urn) };
+    const at = { id, owner: this.#ownerOf(urn) };
     const inputs = await withCluster(this.#environment, (client) => importedInputs(client, found, at));
     return inputs && (await this.#handler(urn).check({}, inputs)).inputs;
   }
@@ -198,6 +195,10 @@ export class ProviderOperations {
     return inKnownCluster(resourceTypeOf(urn).type.handler(context), context, this.#identity);
   }
 
+  #ownerOf(urn: string): string {
+    return ownerOfUrn(urn, this.#environment.configuration.get("ramet:organization"));
+  }
+
   /** A preview works without a kubeconfig. */
   #namespace(): Promise<string> {
     return defaultNamespace(this.#environment).catch(() => "default");
@@ -206,7 +207,7 @@ export class ProviderOperations {
   /** Adds what the handler derives from the inputs of the schema. */
   #derive(urn: string, olds: Values, news: Values): Promise<CheckResult> {
     const { type } = resourceTypeOf(urn);
-    const inputs = { ...type.noted?.(news), ...type.toHandler(news), owner: ownerOfUrn(urn) };
+    const inputs = { ...type.noted?.(news), ...type.toHandler(news), owner: this.#ownerOf(urn) };
     return this.#handler(urn).check(type.toHandler(olds), inputs);
   }
 
@@ -239,7 +240,7 @@ export class ProviderOperations {
 
 /** Whether an update builds another version. Only the digest says so, or what it depends on if the program cannot compute it. */
 function isBuilt({ built }: ResourceType, before: Values, { digest, ...inputs }: Values): boolean {
-  const mutable = digest === undefined ? built.inputs : ["digest"];
+  const mutable = [...(digest === undefined ? built.inputs : ["digest"]), ...holdingProperties];
   return changedProperties({ immutable: [], mutable }, before, { digest, ...inputs }).length > 0;
 }
 

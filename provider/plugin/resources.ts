@@ -56,7 +56,7 @@ export const resourceTypes: Readonly<Record<string, ResourceType>> = {
           .filter(([property, value]) => value !== undefined && !isDefault(property, value)),
       ),
     built: {
-      outputs: ["digest", "version", "checkpointId"],
+      outputs: ["digest", "version", "checkpointId", "reference", "sizeBytes", "createdAt", "engine"],
       inputs: ["from", "recipe", "secrets", "contents", "volumes", "layers"],
     },
   },
@@ -105,29 +105,10 @@ export function resourceTypeOf(urn: string): { token: string; type: ResourceType
   return { token, type, name: names.join("::") };
 }
 
-/** Identifies the declaring resource and its stack. A provider does not know the organization. */
-export function ownerOfUrn(urn: string): string {
+/** Identifies the declaring resource and its stack. The engine does not tell a provider the organization: it is a setting. */
+export function ownerOfUrn(urn: string, organization?: string): string {
   const [stack = "", project = "", , ...name] = urn.replace(/^urn:pulumi:/, "").split("::");
-  return [project, stack, name.join("::")].join("/");
-}
-
-/** @throws RametError `AlreadyExists` if an object exists that no program declares: creating it would take it over */
-export async function requireUnused(
-  client: KubeClient,
-  { token, type }: { token: string; type: ResourceType },
-  at: ObjectPlace,
-): Promise<void> {
-  const found = await type.find?.(client, at);
-  if (found === undefined || found.metadata.deletionTimestamp !== undefined) return;
-  if (found.metadata.annotations?.[ownerAnnotation] !== undefined) return;
-  const [kind] = token.split(":").slice(-1);
-  const hint =
-    type.imported === undefined
-      ? "Use another name, or delete the object"
-      : `Use another name, or take it over with: pulumi import ${token} ${at.name} ${at.namespace}/${at.name}`;
-  throw new RametError("AlreadyExists", `${kind} ${at.namespace}/${at.name} exists, and no program declares it`, {
-    hint,
-  });
+  return [...(organization === undefined ? [] : [organization]), project, stack, name.join("::")].join("/");
 }
 
 /**

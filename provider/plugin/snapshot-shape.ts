@@ -1,6 +1,7 @@
 import { defined } from "../../src/base/defined.ts";
 import type { Values } from "../handlers/handler.ts";
 import { freeKey, recipeSecretName } from "../handlers/named-snapshot/recipe-secret.ts";
+import { sourceReference } from "../handlers/named-snapshot/inputs.ts";
 import { unknownValue } from "../handlers/validate.ts";
 
 /**
@@ -22,7 +23,7 @@ export function snapshotProperties({ secrets, ...values }: Values): Values {
   const texts = secrets as Values | undefined;
   const secretName = recipeSecretName(String(name));
   const steps = Array.isArray(recipe) ? recipe.map((step) => withSecret(step as Step, secretName, texts)) : recipe;
-  return { ...values, ...defined({ recipe: steps, from: reference(from) }) };
+  return { ...values, ...defined({ recipe: steps, from: sourceReference(from) }) };
 }
 
 interface Step {
@@ -63,23 +64,5 @@ function sourceOf(from: unknown): Values {
       }),
     },
     ...defined({ source: snapshot !== undefined && digest !== undefined ? { snapshot: { digest } } : resolved }),
-  };
-}
-
-/** The reverse of `sourceOf`. */
-function reference(from: unknown): unknown {
-  if (typeof from !== "object" || from === null) return from;
-  const { template, snapshot, checkpoint, sandbox, ...others } = from as Record<string, Values | undefined>;
-  const { name, version, digest } = snapshot ?? {};
-  return {
-    ...others,
-    ...defined({
-      template: template?.["name"],
-      snapshot: name,
-      version,
-      digest,
-      checkpoint: checkpoint?.["id"],
-      sandbox: sandbox?.["name"],
-    }),
   };
 }

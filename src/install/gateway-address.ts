@@ -6,6 +6,8 @@ import { publicConfigMap } from "./rights.ts";
 export interface GatewayAddress<Text = string> {
   /** Such as `https://gateway.example.org`. */
   url: Text;
+  /** The domain below which sandboxes have host names. @default they have none */
+  domain?: Text | undefined;
   /** PEM of the certificate authority that signed its certificate. @default the system's certificate authorities */
   ca?: Text | undefined;
   /** `<namespace>/<name>` of the service account whose tokens users use who name none. @default none */
@@ -21,9 +23,13 @@ export function parseOriginUrl(text: string): URL | undefined {
 }
 
 /** Returns the ConfigMap with the address of the gateways, and the permission of all authenticated users to read it. */
-export function gatewayAddressManifests({ url, ca, serviceAccount }: GatewayAddress<unknown>): Manifest[] {
+export function gatewayAddressManifests({ url, domain, ca, serviceAccount }: GatewayAddress<unknown>): Manifest[] {
   return publicConfigMap(gatewayAddress.configMap, {
     [gatewayAddress.url]: url,
-    ...defined({ [gatewayAddress.ca]: ca, [gatewayAddress.serviceAccount]: serviceAccount }),
+    ...defined({
+      [gatewayAddress.domain]: domain,
+      [gatewayAddress.ca]: ca,
+      [gatewayAddress.serviceAccount]: serviceAccount,
+    }),
   });
 }

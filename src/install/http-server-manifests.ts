@@ -1,6 +1,8 @@
 import { clientApiLabels, clientApiName, gatewayLabels, gatewayName } from "../api/names/system-names.ts";
 import { clientApiRights, gatewayRights } from "./http-server-rights.ts";
+import { defined } from "../base/defined.ts";
 import { gatewayAddressManifests } from "./gateway-address.ts";
+import { exposedService, exposureManifests, gatewayTlsSecret, gatewayUrl } from "./gateway-exposure.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import {
@@ -19,7 +21,8 @@ type Options = InstallOptions<unknown, unknown>;
 /** Returns the manifests of the gateways. All replicas serve traffic independently of each other. */
 export function gatewayManifests(options: Options): Manifest[] {
   const { namespace, servedNamespaces, gateway = {}, clientApi } = options;
-  const { url, ca, exec = true, tlsSecret } = gateway;
+  const { domain, ca, exec = true } = gateway;
+  const [url, tlsSecret] = [gatewayUrl(options), gatewayTlsSecret(options)];
   const hasTls = tlsSecret !== undefined;
   const set = {
     ...options,
@@ -40,6 +43,7 @@ export function gatewayManifests(options: Options): Manifest[] {
       port: 8080,
       // With TLS, the gateways serve nothing else.
       servicePort: hasTls ? { name: "https", port: 443 } : { name: "http", port: 80 },
+      service: exposedService(options),
       // The delay, 20 s for requests in progress, and the exit of the process.
       terminationGracePeriodSeconds: 30,
       ...(hasTls && {
@@ -47,7 +51,8 @@ export function gatewayManifests(options: Options): Manifest[] {
         volumes: [{ name: "tls", secret: { secretName: tlsSecret } }],
       }),
     }),
-    ...(url === undefined ? [] : gatewayAddressManifests({ url, ca })),
+    ...exposureManifests(options),
+    ...(url === undefined ? [] : gatewayAddressManifests({ url, domain, ca })),
   ];
 }
 
@@ -59,8 +64,10 @@ export function clientApiManifests(options: Options): Manifest[] {
   const { clientApi, gateway, servedNamespaces } = options;
   if (clientApi === undefined) return [];
   // Without TLS, through the Service in the own namespace. The certificate has the name of the published address.
-  const hasTls = gateway?.tlsSecret !== undefined;
-  const set = { ...options, clientApi: { ...clientApi, ...(!hasTls && { gateway: `http://${gatewayName}` }) } };
+  const hasTls = gatewayTlsSecret(options) !== undefined;
+  const domain = clientApi.domain ?? gateway?.domain;
+  const inCluster = hasTls ? undefined : `http://${gatewayName}`;
+  const set = { ...options, clientApi: { ...clientApi, ...defined({ domain, gateway: inCluster }) } };
   return httpServer(set, {
     name: clientApiName,
     labels: clientApiLabels,
@@ -82,12 +89,13 @@ interface HttpServer {
   replicas: unknown;
   port: number;
   servicePort: { name: string; port: number };
+  service?: ReturnType<typeof exposedService>;
   terminationGracePeriodSeconds: number;
   container?: object;
   volumes?: readonly object[];
 }
 
-function httpServer(options: Options, { name, rights, servicePort, ...server }: HttpServer): Manifest[] {
+function httpServer(options: Options, { name, rights, servicePort, service = {}, ...server }: HttpServer): Manifest[] {
   const at = { name, namespace: options.namespace };
   const { labels, command, port } = server;
   const listening = ["--address", "0.0.0.0", "--port", String(port), "--shutdown-delay", String(shutdownDelaySeconds)];
@@ -105,8 +113,8 @@ function httpServer(options: Options, { name, rights, servicePort, ...server }: 
     {
       apiVersion: "v1",
       kind: "Service",
-      metadata: { ...at, labels },
-      spec: { selector: labels, ports: [{ ...servicePort, targetPort: "http" }] },
+      metadata: { ...at, labels, ...defined({ annotations: service.annotations }) },
+      spec: { ...defined({ type: service.type }), selector: labels, ports: [{ ...servicePort, targetPort: "http" }] },
     },
     metricsService(at, labels),
     // Clients from anywhere, and readers of metrics.

@@ -75,6 +75,30 @@ export const httpServerSettings = {
     "the Secret with the gateways' certificate (default: they serve without TLS)",
     { schema: "ObjectName" },
   ),
+  "gateway.domain": text(
+    "--gateway-domain <name>",
+    "the domain below which sandboxes have host names, which DNS leads to the gateways (default: none)",
+    { schema: "ObjectName" },
+  ),
+  "gateway.tlsIssuer": text(
+    "--gateway-tls-issuer <name>",
+    "the ClusterIssuer of cert-manager for certificates of the domain and all names below (default: none)",
+    { schema: "ObjectName" },
+  ),
+  "gateway.service": text("--gateway-service <type>", "the type of the gateways' Service (default: ClusterIP)", {
+    choices: ["ClusterIP", "NodePort", "LoadBalancer"],
+    schema: "ServiceType",
+  }),
+  "gateway.ingress": text(
+    "--gateway-ingress <class>",
+    "make an Ingress of this class for the domain, which ends TLS (default: none)",
+    { schema: "ObjectName" },
+  ),
+  "gateway.gatewayApi": text(
+    "--gateway-route <namespace/name[/listener]>",
+    "make an HTTPRoute of this Gateway for the domain, which ends TLS (default: none)",
+    { schema: "GatewayReference", conflicts: ["gatewayIngress"] },
+  ),
   "gateway.url": text(
     "--gateway-url <url>",
     "the gateways' address for users, which the cluster then publishes (default: none)",
@@ -136,7 +160,8 @@ export const httpServerCommands = {
     "clientApi.templateAliases clientApi.maxTimeout clientApi.shutdownDelay",
   ],
   manifests: [
-    "clientApi.replicas clientApi.domain gateway.tlsSecret gateway.url gateway.ca gateway.exec",
+    "clientApi.replicas clientApi.domain gateway.domain gateway.tlsIssuer gateway.tlsSecret",
+    "gateway.service gateway.ingress gateway.gatewayApi gateway.url gateway.ca gateway.exec",
     "metricsNamespace metricsFromAllNamespaces",
     "gateway.trustedProxies gateway.maxConnections gateway.maxConnectionsPerClient",
     "gateway.maxConnectionsPerNamespace gateway.maxConnectionsPerSandbox gateway.acceptTokensByReviewOnly",

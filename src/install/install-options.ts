@@ -22,6 +22,8 @@ export interface InstallOptions<Text = string, Count = number>
       "store" | "servedNamespaces" | "beside" | "out" | "noClusterRanges" | keyof Needed<Text, Count>
     >,
     Needed<Text, Count> {
+  /** Annotations of what leads clients to the gateways: their Service, Ingress or HTTPRoute. */
+  gatewayAnnotations?: Record<string, unknown> | undefined;
   /** Annotations of the controllers' Deployment and ClusterRole, which name their owner. */
   annotations?: Record<string, string>;
   store: MountedStore<Text> | RemoteStore<Text>;
@@ -67,6 +69,7 @@ export function parseFlags(keys: readonly SettingKey[], given: Partial<InstallOp
   const { namespaceSelector } = given;
   requireOne(given, flagName("metricsNamespace", "manifests"));
   requirePathOfCache(given.cells, "manifests");
+  requireDomain(given.gateway, "manifests");
   return {
     ...mapSettings(keys, given, (key, value) => parseSetting(key, value, flagName(key, "manifests"))),
     ...(namespaceSelector !== undefined && {
@@ -118,6 +121,22 @@ export function requireOne(
   throw new RametError("InvalidArgument", `${name} names one namespace, but all namespaces are to read metrics`, {
     hint: "Set one of the two",
   });
+}
+
+/** @throws RametError `InvalidArgument` for settings of the gateways' domain without the domain, or two in front of the gateways */
+export function requireDomain(
+  gateway: SettingsTree<KeyOf<"manifests">, unknown, unknown>["gateway"],
+  command?: "manifests",
+): void {
+  const named = (name: "domain" | "tlsIssuer" | "ingress" | "gatewayApi") =>
+    command === undefined ? `gateway.${name}` : flagName(`gateway.${name}`, command);
+  const { domain, tlsIssuer, ingress, gatewayApi } = gateway ?? {};
+  const given = Object.entries({ tlsIssuer, ingress, gatewayApi }).filter(([, value]) => value !== undefined);
+  const [first] = given.map(([name]) => named(name as "tlsIssuer"));
+  if (first !== undefined && domain === undefined)
+    throw new RametError("InvalidArgument", `${first} can only be used with ${named("domain")}`);
+  if (ingress === undefined || gatewayApi === undefined) return;
+  throw new RametError("InvalidArgument", `${named("ingress")} and ${named("gatewayApi")} exclude each other`);
 }
 
 /** @throws RametError `InvalidArgument` for a size of the nodes' caches without their path */

@@ -65,6 +65,10 @@ export const Network = z.union([z.cidrv4(), z.cidrv6()], not("a network, such as
 export const GatewayUrl = z
   .string()
   .refine((text) => parseOriginUrl(text) !== undefined, not("the http or https address of a gateway, without a path"));
+export const GatewayReference = z
+  .string()
+  .regex(/^[-.a-z0-9]+(\/[-.a-z0-9]+){1,2}$/, not("a Gateway, such as infra/public or infra/public/https"));
+export const ServiceType = oneOf(["ClusterIP", "NodePort", "LoadBalancer"], "ClusterIP, NodePort or LoadBalancer");
 export const Certificate = z.string().includes("-----BEGIN CERTIFICATE-----", "contains no certificate in PEM");
 
 /** The error for a value that is not `what`. */

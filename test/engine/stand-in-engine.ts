@@ -10,6 +10,7 @@ import { KubernetesResources } from "./kubernetes-resources.ts";
 import { serveMonitor } from "./monitor-server.ts";
 import { type CheckedResource, PolicyPackProcess } from "./policy-pack-process.ts";
 import { runProgram } from "./program-process.ts";
+import { PluginResources } from "./plugin-resources.ts";
 import type { ResourceProvider } from "./resource-provider.ts";
 import { StateFile } from "./state-file.ts";
 
@@ -132,9 +133,14 @@ export class StandInEngine implements Engine {
     const { policyPack } = this.#options;
     const pack = policyPack === undefined ? undefined : await PolicyPackProcess.start(policyPack, onLine);
     const kubernetes = new KubernetesResources(client);
+    const plugin = new PluginResources({ project, stack, onLine, environment: this.#environment });
+    const settings = state.list().find(({ type }) => type === providerType);
+    if (settings !== undefined) await plugin.settings.read(settings.id, settings.outputs);
     const providerOf = (type: string): ResourceProvider | undefined => {
       if (type.startsWith("pulumi-nodejs:")) return dynamic;
       if (CloudResources.supports(type)) return new CloudResources(type);
+      if (type === providerType) return plugin.settings;
+      if (type.startsWith("ramet:index:")) return plugin.of(type);
       return type.startsWith("kubernetes:") ? kubernetes : undefined;
     };
     let isForbidden = false;
@@ -175,6 +181,7 @@ export class StandInEngine implements Engine {
       await pack?.stop();
       signal?.removeEventListener("abort", interrupt);
       await dynamic.stop();
+      await plugin.stop();
       await client.close();
     }
   }
@@ -183,6 +190,8 @@ export class StandInEngine implements Engine {
     return { ...process.env, KUBECONFIG: this.#options.kubeconfig };
   }
 }
+
+const providerType = "pulumi:providers:ramet";
 
 /**
  * Reports all violations. A mandatory one fails a preview at its end, and an update immediately.

@@ -174,7 +174,7 @@ describe("a key", () => {
         { fieldManager: "test" },
       );
     expect(await ramet("key", "create", "by-hand", "--service-account", "agents")).toBe(0);
-    await expect(up("by-hand")).rejects.toThrow("ApiKey team-a/by-hand has another field manager");
+    await expect(up("by-hand")).rejects.toThrow("ApiKey team-a/by-hand exists, and this program does not declare it");
   });
 
   it("is replaced for another name, form or rotate, never before the new one exists, and changed for anything else", async () => {

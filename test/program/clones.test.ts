@@ -3,6 +3,7 @@ import { refOf } from "../../src/kube/resource-ref.ts";
 import { type Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
+import { answerOf } from "../engine/answer-of.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
 
 /** Tests clones of snapshots that the program knows only by name, and the fields that an update keeps. */
@@ -42,8 +43,9 @@ it("opens its ports for every kind of source, and uses the first in its url", as
   const source = { snapshot: { digest: data.outputs["digest"] } };
   await world.up("namedSnapshot", requestFor("child", { from: { snapshot: { name: "data" } }, source, recipe: [] }));
   for (const from of ["data", "data@1", "child", data.outputs["checkpointId"]]) {
-    const clone = await world.up("sandboxClone", cloneRequest("dev", { from }));
-    expect(await answerOf(clone.outputs["url"])).toBe("hello\n");
+    const clone = await world.up("sandboxClone", cloneRequest("dev", { from, publicPorts: [8000] }));
+    expect(clone.outputs["url"]).toMatch(/^http:\/\/8000-default--dev\.localhost:/);
+    expect(await answerOf(String(clone.outputs["url"]))).toBe("hello\n");
     await world.delete(clone);
   }
 });
@@ -105,8 +107,4 @@ function ownerOf(name: string): string {
 async function sandbox(name: string): Promise<Sandbox> {
   const sandboxes = (await cluster.client()).of(sandboxKind);
   return sandboxes.get({ namespace, name });
-}
-
-async function answerOf(url: unknown): Promise<string> {
-  return (await fetch(String(url), { signal: AbortSignal.timeout(20_000) })).text();
 }

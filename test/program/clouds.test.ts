@@ -227,6 +227,51 @@ it("distinguishes the CRDs of ACS from Ramet's, and declares its classes", async
   ]);
 });
 
+it.each([
+  [
+    "eks",
+    { "aws:region": "eu-central-1", "program:bucket": "checkpoints" },
+    ["cluster", "nodegroup", "vpc", "repository"],
+  ],
+  ["gke", { "gcp:project": "agents", "gcp:region": "europe-west1" }, ["cluster", "nodepool", "network", "repository"]],
+  [
+    "aks",
+    {
+      "azure-native:location": "westeurope",
+      "azure-native:subscriptionId": "s",
+      "program:storageAccount": "agents",
+      "program:certificate": "pem",
+      "program:certificateKey": "pem",
+    },
+    ["managedcluster", "virtualnetwork", "registry", "zone"],
+  ],
+])("previews %s from an empty account to a pool and a key", async (name, settings, ofCloud) => {
+  const program = await openProgram(`examples/${name}`, {
+    kubeconfig: world.plane.kubeconfigPath,
+    configuration: {
+      ...settings,
+      "program:domain": "sandboxes.example.org",
+      "program:tag": "1",
+      "program:checkpointKey": "a2V5",
+    },
+    secretKeys: ["program:checkpointKey"],
+  });
+  opened.push(program);
+  const preview = await program.engine.preview();
+  expect(preview.text).not.toMatch(/error/);
+  expect(preview.succeeded).toBe(true);
+  const created = preview.steps.map(({ type }) => (type.split(":").at(-1) ?? "").toLowerCase());
+  expect(created).toEqual(expect.arrayContaining(ofCloud));
+  const types = preview.steps.map(({ type }) => type);
+  const own = ["NamedSnapshot", "SandboxClone", "ApiKey", "Readiness"].map((type) => `ramet:index:${type}`);
+  expect(types.filter((type) => own.includes(type)).toSorted()).toEqual(own.toSorted());
+  expect(types.filter((type) => type.startsWith("pulumi-nodejs:"))).toEqual([]);
+  expect(created).toEqual(
+    expect.arrayContaining(["namespace", "resourcequota", "rolebinding", "secret", "deployment", "sandboxset"]),
+  );
+  expect(preview.outputs).toMatchObject({ domain: "sandboxes.example.org" });
+});
+
 /** A setting of the storage account without an argument. */
 const locallyRedundant = `({ type, inputs }) =>
   type === "azure-native:storage:StorageAccount" ? { ...inputs, sku: { name: "Standard_LRS" } } : inputs`;
@@ -307,7 +352,9 @@ async function bringCrds(fieldManager: string): Promise<void> {
 async function example(name: string, values: Record<string, string>, stack = "test"): Promise<ProgramWorld> {
   const configuration = Object.fromEntries(Object.entries(values).map(([key, value]) => [`program:${key}`, value]));
   const { kubeconfigPath: kubeconfig } = world.plane;
-  const program = await openProgram(`examples/${name}`, { kubeconfig, configuration, stack });
+  const isHere = ["eks", "gke", "aks"].includes(name);
+  const path = `${isHere ? "test/program/programs" : "examples"}/${name}`;
+  const program = await openProgram(path, { kubeconfig, configuration, stack });
   opened.push(program);
   return program;
 }

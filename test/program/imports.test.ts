@@ -33,7 +33,17 @@ it("is imported by an ES module program in TypeScript that Node runs directly", 
 });
 
 it("is imported by a program that ts-node compiles and type-checks", async () => {
-  const program = await write("ts-node", { "index.ts": text }, { main: "index.ts" });
+  // What templates of older Pulumi projects have. It does not read "exports".
+  const compilerOptions = {
+    strict: true,
+    module: "commonjs",
+    target: "es2022",
+    moduleResolution: "node",
+    ignoreDeprecations: "6.0",
+    skipLibCheck: true,
+  };
+  const files = { "index.ts": text, "tsconfig.json": JSON.stringify({ compilerOptions }) };
+  const program = await write("ts-node", files, { main: "index.ts" });
   await installAsNpm(tarball, program);
   expectSame(await preview(program, { typescript: true }));
   const wrong = await write(

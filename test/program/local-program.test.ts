@@ -6,6 +6,7 @@ import { CommandLine } from "../../examples/walkthrough/command-line.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
+import { answerOf } from "../engine/answer-of.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { providerTexts } from "./provider-texts.ts";
 
@@ -48,7 +49,7 @@ it("builds the snapshot, fills the pool, and starts a clone that responds at its
   const up = await world.engine.up();
   expect(up).toMatchObject({ succeeded: true, outputs: { version: 1 } });
   expect(up.text).toMatch(/python-data: Step 2 of 4: run python3/);
-  expect(await fetch(String(up.outputs["url"]))).toMatchObject({ status: 200 });
+  expect(await answerOf(String(up.outputs["url"]))).toMatch(/Directory listing/);
   expect(await linesInDev()).toMatch(/^100001 /);
   expect(await pool()).toMatchObject({ replicas: 3, availableReplicas: 3 });
 });

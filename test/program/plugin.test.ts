@@ -12,6 +12,7 @@ import { TestCluster } from "../cluster/local-cluster.ts";
 import { plain, pluginDirectory, type PluginState, ProviderPlugin } from "../engine/provider-plugin.ts";
 import { secretSignature, signatureKey, type Values } from "../engine/values.ts";
 import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openProgram } from "./program-world.ts";
 import { killed } from "./provider-world.ts";
 
 /** The compiled provider process on a real cluster, over the protocol of Pulumi's engine. The tests depend on their order. */
@@ -54,6 +55,7 @@ const secret = (value: unknown): Values => ({ [signatureKey]: secretSignature, v
 const urn = (type: string, name: string): string => `urn:pulumi:dev::agents::ramet:index:${type}::${name}`;
 const snapshot = (name: string): string => urn("NamedSnapshot", name);
 const from = { template: "base" };
+const unknown = "04da6b54-80e4-46f7-96ec-b56ff0331ba9";
 const secretFile = { copy: { path: "/etc/token", secret: secret(token) } };
 const recipe = [secretFile, { run: "echo one > /data" }, { run: "true" }];
 
@@ -73,7 +75,6 @@ it("serves the schema of the package, and checks its settings", async () => {
 
 it("previews a new snapshot: what only the cluster knows is unknown, and nothing is created", async () => {
   const { outputs } = await plugin.create(snapshot("data"), { from, recipe }, { preview: true });
-  const unknown = "04da6b54-80e4-46f7-96ec-b56ff0331ba9";
   expect(outputs).toMatchObject({ name: "data", namespace, version: unknown, digest: unknown, checkpointId: unknown });
   const pinned = await plugin.create(snapshot("pinned"), { from: { checkpoint: "a" }, recipe: [] }, { preview: true });
   expect(pinned.outputs).toMatchObject({ digest: expect.stringMatching(/^sha256:/) as string, version: unknown });
@@ -144,6 +145,38 @@ it("updates, and keeps in a preview what does not change", async () => {
   });
 });
 
+it("keeps the version that the program pins, and releases it again", async () => {
+  const request = { from, recipe: [...recipe.slice(0, 2), { run: "echo two" }], labels: { team: "a" } };
+  const pinned = { ...request, pinnedVersion: 1, annotations: { "example.org/why": "incident" } };
+  const { outputs: expected } = await plugin.update(snapshot("data"), data, pinned, { preview: true });
+  expect(expected).toMatchObject({ version: unknown, reference: unknown });
+  data = await plugin.update(snapshot("data"), data, pinned);
+  expect(data.outputs).toMatchObject({ version: 1, reference: "data@1", createdAt: expect.any(String) as string });
+  expect((await client.of(namedSnapshotKind).get({ namespace, name: "data" })).metadata).toMatchObject({
+    labels: { team: "a" },
+    annotations: { "example.org/why": "incident", "ramet.dev/pulumi-resource": "agents/dev/data" },
+  });
+  expect(await plugin.diff(snapshot("data"), (await plugin.read(snapshot("data"), data.id, data))!, pinned)).toEqual({
+    changes: false,
+    replaces: [],
+    details: [],
+  });
+  await client.of(namedSnapshotKind).mergePatch({ namespace, name: "data" }, { metadata: { labels: { team: "b" } } });
+  const drifted = await plugin.read(snapshot("data"), data.id, data);
+  expect(await plugin.diff(snapshot("data"), drifted!, pinned)).toMatchObject({ details: ["~ labels.team"] });
+  data = await plugin.update(snapshot("data"), drifted!, { from, recipe: request.recipe });
+  expect(data.outputs).toMatchObject({ version: 2, reference: "data@2" });
+});
+
+it("adds the organization to the names of owners, also of objects that it has declared without one", async () => {
+  await plugin.stop();
+  plugin = await start({ organization: "acme" });
+  const steps = [...recipe.slice(0, 2), { run: "echo two" }];
+  data = await plugin.update(snapshot("data"), data, { from, recipe: steps, keepVersions: 3 });
+  const { metadata } = await client.of(namedSnapshotKind).get({ namespace, name: "data" });
+  expect(metadata.annotations).toMatchObject({ "ramet.dev/pulumi-resource": "acme/agents/dev/data" });
+});
+
 it("takes over the object of nobody only by import, and that of another program never", async () => {
   const { apiVersion } = namedSnapshotKind;
   const spec = { from: { template: { name: "base" } }, recipe: [{ run: "true" }] };
@@ -156,12 +189,13 @@ it("takes over the object of nobody only by import, and that of another program 
     });
   await make("theirs");
   await make("declared", { "ramet.dev/pulumi-resource": "organization/b/dev/declared" });
-  await expect(plugin.create(snapshot("theirs"), { from })).rejects.toMatchObject({
-    message: expect.stringMatching(
-      /pulumi import ramet:index:NamedSnapshot theirs default\/theirs \[AlreadyExists\]$/,
-    ) as string,
-    cause: { code: status.ALREADY_EXISTS },
-  });
+  // A preview fails too.
+  await expect(plugin.check(snapshot("theirs"), { from })).rejects.toThrow(
+    /^name: NamedSnapshot default\/theirs exists, and this program does not declare it\. .*pulumi import/,
+  );
+  await expect(plugin.check(snapshot("declared"), { from })).rejects.toThrow(
+    /^name: NamedSnapshot default\/declared is declared by organization\/b\/dev\/declared/,
+  );
   await expect(plugin.read(snapshot("declared"), "default/declared")).rejects.toThrow(
     /declared by organization\/b\/dev/,
   );
@@ -183,13 +217,22 @@ it("takes over the object of nobody only by import, and that of another program 
 });
 
 it("makes a clone and an API key, whose text is a secret, and waits for a sandbox", async () => {
-  const clone = await plugin.create(urn("SandboxClone", "dev"), { from: "data", ports: [8000] });
-  expect(clone.outputs).toMatchObject({ url: expect.stringMatching(/^http:.*:8000$/) as string });
+  const clone = await plugin.create(urn("SandboxClone", "dev"), { from: "data", ports: [8000], publicPorts: [8000] });
+  expect(clone.outputs).toMatchObject({
+    url: expect.stringMatching(/^http:\/\/8000-default--dev\.localhost:\d+$/) as string,
+  });
+  const { annotations } = (await client.of(sandboxKind).get({ namespace, name: "dev" })).metadata;
+  expect(annotations).toMatchObject({ "ramet.dev/public-ports": "8000" });
   expect(await plugin.diff(urn("SandboxClone", "dev"), clone, { from: "data@1" })).toMatchObject({
     replaces: ["from", "ports"],
   });
   const ready = await plugin.create(urn("Readiness", "dev"), { kind: "Sandbox" });
   expect(ready).toMatchObject({ id: "Sandbox/default/dev" });
+  const seen = await plugin.create(urn("Readiness", "dev"), { kind: "Sandbox", uid: "that of an earlier sandbox" });
+  expect(await plugin.read(urn("Readiness", "dev"), seen.id, seen)).toBeUndefined();
+  expect(await plugin.diff(urn("Readiness", "dev"), seen, { kind: "Sandbox", uid: "another" })).toMatchObject({
+    details: ["~ uid"],
+  });
   const key = await plugin.create(urn("ApiKey", "agents"), { serviceAccountName: "default" });
   expect(key.outputs["key"]).toEqual(secret(expect.stringMatching(/^e2b_/) as string));
   const limited = { serviceAccountName: "default", limits: { sandboxes: 3 } };
@@ -201,8 +244,34 @@ it("makes a clone and an API key, whose text is a secret, and waits for a sandbo
   expect(updated.outputs["key"]).toEqual(key.outputs["key"]);
   await plugin.delete(urn("ApiKey", "agents"), updated);
   expect(await client.of(apiKeyKind).find({ namespace, name: "agents" })).toBeUndefined();
+  expect(await plugin.read(urn("Readiness", "dev"), ready.id, ready)).toBeDefined();
   await plugin.delete(urn("SandboxClone", "dev"), clone);
+  expect(await plugin.read(urn("Readiness", "dev"), ready.id, ready)).toBeUndefined();
   expect(await client.of(sandboxKind).find({ namespace, name: "dev" })).toBeUndefined();
+});
+
+it("serves a program in TypeScript with a Provider, which takes over its state of dynamic resources", async () => {
+  const { kubeconfig } = cluster.directory;
+  const configuration = { "program:kubeconfig": kubeconfig, "program:token": token };
+  const secretKeys = ["program:token"];
+  const world = await openProgram("test/program/programs/provided", { kubeconfig, configuration, secretKeys });
+  try {
+    const before = await world.engine.up();
+    expect(before).toMatchObject({ succeeded: true, outputs: { reference: "own-data@1" } });
+    const engine = world.engine.with({ configuration: { ...configuration, "program:ownProvider": "true" } });
+    const moved = await engine.up();
+    expect(moved.steps.filter(({ operation }) => operation !== "same").map(({ name }) => name)).toEqual(["cluster"]);
+    expect(moved.outputs).toEqual(before.outputs);
+    expect(await world.state()).not.toContain("pulumi-nodejs:dynamic");
+    await world.edit("echo 1", "echo 2");
+    const changed = await engine.up();
+    expect(changed).toMatchObject({ succeeded: true, outputs: { reference: "own-data@2" } });
+    expect(await engine.up()).toMatchObject({ succeeded: true, text: "" });
+    expect(await engine.destroy()).toMatchObject({ succeeded: true });
+    expect(await client.of(namedSnapshotKind).find({ namespace, name: "own-data" })).toBeUndefined();
+  } finally {
+    await world.remove();
+  }
 });
 
 it("refuses to continue in another cluster, unless the first one is forgotten", async () => {

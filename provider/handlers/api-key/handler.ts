@@ -8,7 +8,7 @@ import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { diffByTable, type DiffTable, type HandlerContext, notFound, type ResourceHandler } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
-import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
+import { applyOptionsFor, explainApplyError, nameProblems, ownerOf } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { checkInputs } from "../validate.ts";
 import { ownerAnnotation } from "../../../src/api/names/labels.ts";
@@ -16,7 +16,13 @@ import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 /** Manages API keys as resources of a program. The key is only in the state, as a secret. */
 export function apiKeyHandler(context: HandlerContext): ResourceHandler {
   return {
-    check: (_olds, news) => Promise.resolve(checkInputs(ApiKeyInputs, news, ["grace"])),
+    check: async (olds, news) => {
+      const { inputs, failures } = checkInputs(ApiKeyInputs, news, ["grace"]);
+      if (failures.length > 0) return { inputs, failures };
+      const find: Parameters<typeof nameProblems>[2] = (client, at, signal) =>
+        client.of(apiKeyKind).find(at, { signal });
+      return { inputs, failures: await nameProblems(context, { olds, inputs }, find) };
+    },
     // The new key is added to the same object, so that the old one still works while programs get the new one.
     diff: (_id, olds, news) => Promise.resolve({ ...diffByTable(apiKeyDiff, olds, news), deleteBeforeReplace: false }),
     create: (values) => create(context, ApiKeyInputs.parse(values)),

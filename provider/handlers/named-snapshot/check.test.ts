@@ -3,7 +3,7 @@ import { snapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
 import { diffByTable, type Values } from "../handler.ts";
 import { unknownValue } from "../validate.ts";
 import { checkNamedSnapshot } from "./check.ts";
-import { namedSnapshotDiff } from "./inputs.ts";
+import { manifestOf, namedSnapshotDiff } from "./inputs.ts";
 
 const template = { template: { spec: { containers: [{ name: "sandbox", image: "python" }] } } };
 const recipe = [{ run: "true" }, { waitFor: { port: 8000 } }];
@@ -60,6 +60,19 @@ it("names each field that the API server would reject", () => {
   );
   expect(refusals({ recipe: [{ run: "true", start: "true" }] })).toMatch(/^recipe\[0\]: .*exactly one of run, copy/);
   expect(refusals({ timeout: "soon" })).toMatch(/^timeout: it is not a duration/);
+});
+
+it("declares labels, annotations and a hold, and never lets a program write Ramet's own annotations", () => {
+  const given = { labels: { team: "a" }, annotations: { why: "b", "ramet.dev/pulumi-resource": "c" }, suspend: true };
+  const { inputs, failures } = checkNamedSnapshot({}, { ...requested, ...given, pinnedVersion: 3 });
+  expect(failures).toEqual([]);
+  expect(manifestOf(inputs)).toMatchObject({
+    metadata: { labels: { team: "a" }, annotations: { why: "b", "ramet.dev/pulumi-resource": "o/p/s/data" } },
+    spec: { suspend: true, pinnedVersion: 3 },
+  });
+  expect(checkNamedSnapshot({}, { ...requested, pinnedVersion: 0 }).failures).toMatchObject([
+    { property: "pinnedVersion" },
+  ]);
 });
 
 it("rejects a secret in the recipe itself", () => {

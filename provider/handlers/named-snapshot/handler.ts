@@ -16,12 +16,19 @@ import { awaitBuild, describeBuild } from "../../../src/operations/await-build.t
 import { followed, InitFailed, settledObject, follow } from "../follow.ts";
 import { type HandlerContext, notFound, type ResourceHandler, type Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
-import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
+import { applyOptionsFor, explainApplyError, nameProblems, ownerOf } from "../owner.ts";
 import { missingVolumes, volumesOfCheckpoint, volumesOfTemplate } from "../missing-volumes.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown } from "../validate.ts";
 import { checkNamedSnapshot } from "./check.ts";
-import { manifestOf, NamedSnapshotInputs, retryPatch, specProperties } from "./inputs.ts";
+import {
+  holdingProperties,
+  manifestOf,
+  metadataProperties,
+  NamedSnapshotInputs,
+  retryPatch,
+  specProperties,
+} from "./inputs.ts";
 import { waitForFollowers } from "./lookup.ts";
 import { diffNamedSnapshot, servedInputs } from "./preview.ts";
 import { applyRecipeSecret, readRecipeSecrets, recoverDigestKey, recipeSecretName } from "./recipe-secret.ts";
@@ -33,9 +40,14 @@ export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
   return {
     check: async (olds, news) => {
       const { inputs, failures } = checkNamedSnapshot(olds, news, await recoverDigestKey(context, olds, news));
-      const isComplete = failures.length > 0 || hasAllVolumes(inputs);
-      const volumes = isComplete ? [] : await volumesOfSource(context, inputs);
-      return { inputs, failures: [...failures, ...missingVolumes(leftOut(volumes, inputs), inputs)] };
+      if (failures.length > 0) return { inputs, failures };
+      const find: Parameters<typeof nameProblems>[2] = (client, at, signal) =>
+        client.of(namedSnapshotKind).find(at, { signal });
+      const [taken, volumes] = await Promise.all([
+        nameProblems(context, { olds, inputs }, find),
+        hasAllVolumes(inputs) ? [] : volumesOfSource(context, inputs),
+      ]);
+      return { inputs, failures: [...taken, ...missingVolumes(leftOut(volumes, inputs), inputs)] };
     },
     diff: (_id, olds, news) => diffNamedSnapshot(context, olds, news),
     create: async (values) => {
@@ -92,7 +104,8 @@ async function apply(
     const found = await snapshots.find(at);
     const applyOptions = applyOptionsFor(found, inputs.owner, formerOwner);
     const before = found && (await unlessDeleting(snapshots, found, context));
-    if (inputs.secrets !== undefined) await applyRecipeSecret(client, inputs, formerOwner);
+    const secretOwner = olds["secrets"] == null ? undefined : formerOwner;
+    if (inputs.secrets !== undefined) await applyRecipeSecret(client, inputs, secretOwner);
     const applied = await snapshots.apply(manifestOf(inputs), applyOptions).catch((error: unknown) => {
       throw explainApplyError(error, "NamedSnapshot", at);
     });
@@ -163,9 +176,13 @@ function secretsOf({ secrets = {} }: NamedSnapshotInputs): string[] {
 function outputs(inputs: Values, found: NamedSnapshot | undefined): Values {
   const { digest: _inputDigest, ...rest } = inputs;
   const { version, digest, checkpointId, versions = [] } = found?.status ?? {};
+  const { sizeBytes, createdAt, engine } = versions.find((one) => one.version === version) ?? {};
+  const reference = found && version && printSnapshotReference({ name: found.metadata.name, version });
+  // Those of an earlier version are no longer true.
+  const { sizeBytes: _, createdAt: __, engine: ___, ...others } = rest;
   return {
-    ...rest,
-    ...defined({ version, digest, checkpointId }),
+    ...others,
+    ...defined({ version, digest, checkpointId, reference, sizeBytes, createdAt, engine }),
     versions: versions.map((one) => ({ version: one.version, digest: one.digest })),
   };
 }
@@ -179,11 +196,24 @@ async function read(context: HandlerContext, id: string, props: Values): ReturnT
   if (found === undefined || found.metadata.deletionTimestamp !== undefined) return notFound;
   // Report changes made in the cluster, but not defaults that the API server added.
   const spec: Values = { ...found.spec };
+  const isOthers = (property: string) =>
+    holdingProperties.some((one) => one === property) && (props[property] ?? undefined) === undefined;
   const drifted = specProperties.filter(
-    (property) => !covers(spec[property], props[property] ?? defaultsSince[property]),
+    (property) => !isOthers(property) && !covers(spec[property], props[property] ?? defaultsSince[property]),
   );
   const observed = Object.fromEntries(drifted.map((property) => [property, spec[property]]));
-  return { id, props: outputs({ ...props, ...observed, ...defined({ secrets }) }, found) };
+  const known = { ...props, ...observed, ...observedMetadata(found, props), ...defined({ secrets }) };
+  return { id, props: outputs(known, found) };
+}
+
+/** Those labels and annotations that the program declares. */
+function observedMetadata({ metadata }: NamedSnapshot, props: Values): Values {
+  const declared = metadataProperties.filter((property) => props[property] != null);
+  const seen = declared.map((property): [string, Values] => {
+    const keys = Object.keys(props[property] as object);
+    return [property, defined(Object.fromEntries(keys.map((key) => [key, metadata[property]?.[key]])))];
+  });
+  return Object.fromEntries(seen);
 }
 
 /** The API server's defaults that are not kept in the state, because states of earlier versions do not have them. */

@@ -10,15 +10,17 @@ import { defined } from "../../../src/base/defined.ts";
 import type { DiffTable, Values } from "../handler.ts";
 import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 
-const { suspend: _, pinnedVersion: __, ...specFields } = NamedSnapshotSpec.shape;
+const Texts = z.record(z.string(), z.string());
 
 /** The state of a named snapshot in a stack: the program's inputs and derived values. */
 export const NamedSnapshotInputs = z.looseObject({
-  ...specFields,
+  ...NamedSnapshotSpec.shape,
   /** Without the default, which states of earlier versions do not have. */
   engineUpgrade: NamedSnapshotSpec.shape.engineUpgrade.unwrap().optional(),
   name: z.string(),
   namespace: z.string(),
+  labels: Texts.optional(),
+  annotations: Texts.optional(),
   /** The resolved `from`. Absent if only the cluster knows it. */
   source: z
     .union([
@@ -28,7 +30,7 @@ export const NamedSnapshotInputs = z.looseObject({
     ])
     .optional(),
   /** Secret files that steps copy, by their key in the Secret. */
-  secrets: z.record(z.string(), z.string()).optional(),
+  secrets: Texts.optional(),
   /** The key of the HMAC that represents the secrets in the digest. */
   digestKey: z.string().optional(),
   /** Whether the recipe itself contains a secret of the program, where everyone could read it. */
@@ -55,12 +57,25 @@ export const specProperties = [
   "stepCache",
   "layers",
   "engineUpgrade",
+  "suspend",
+  "pinnedVersion",
 ] as const;
+
+/** Fields that keep the current version. Set by hand, they stay until they are removed by hand. */
+export const holdingProperties = ["suspend", "pinnedVersion"] as const;
+
+/** Whether the program itself keeps the current version, whatever else its inputs say. */
+export function declaresHold({ suspend, pinnedVersion }: Values): boolean {
+  return suspend === true || pinnedVersion != null;
+}
+
+/** The part of an object's metadata that a program declares. */
+export const metadataProperties = ["labels", "annotations"] as const;
 
 /** The effect of changing each input. The digest decides whether anything is built. */
 export const namedSnapshotDiff: DiffTable = {
   immutable: ["name", "namespace"],
-  mutable: [...specProperties, "secrets", "volumesOnRestore", "digest"],
+  mutable: [...specProperties, ...metadataProperties, "secrets", "volumesOnRestore", "digest"],
 };
 
 export function manifestOf(inputs: Values): NamedSnapshotManifest {
@@ -68,14 +83,16 @@ export function manifestOf(inputs: Values): NamedSnapshotManifest {
     specProperties.flatMap((property) => (inputs[property] == null ? [] : [[property, inputs[property]]])),
   );
   const { apiVersion } = namedSnapshotKind;
-  const { name, namespace, owner, digest, volumesOnRestore: volumes } = inputs;
+  const { name, namespace, owner, digest, volumesOnRestore: volumes, labels } = inputs;
   return {
     apiVersion,
     kind: "NamedSnapshot",
     metadata: {
       name,
       namespace,
+      ...(labels != null && { labels }),
       annotations: {
+        ...(inputs["annotations"] as object | null | undefined),
         [ownerAnnotation]: owner,
         ...defined({ [annotations.wantedDigest]: digest }),
         ...(volumes != null && { [annotations.volumesOnRestore]: volumes }),
@@ -88,4 +105,22 @@ export function manifestOf(inputs: Values): NamedSnapshotManifest {
 /** A patch that requests another attempt of a failed build. */
 export function retryPatch(now: Date): object {
   return { metadata: { annotations: { [annotations.buildRequest]: now.toISOString() } } };
+}
+
+/** The source of the object as the schema of the provider process has it: `{ snapshot: "a", version: 7 }`. */
+export function sourceReference(from: unknown): unknown {
+  if (typeof from !== "object" || from === null) return from;
+  const { template, snapshot, checkpoint, sandbox, ...others } = from as Record<string, Values | undefined>;
+  const { name, version, digest } = snapshot ?? {};
+  return {
+    ...others,
+    ...defined({
+      template: template?.["name"],
+      snapshot: name,
+      version,
+      digest,
+      checkpoint: checkpoint?.["id"],
+      sandbox: sandbox?.["name"],
+    }),
+  };
 }

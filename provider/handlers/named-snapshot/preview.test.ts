@@ -124,6 +124,14 @@ it("compares with the version that clones get, also after a failed build", async
   const context = { configuration: { get: () => undefined }, environment, log, signal: new AbortController().signal };
   await diffNamedSnapshot(context, failed, { ...inputs(3), digest: digest(recipe(3)).digest });
   expect(lines).toEqual([expect.stringMatching(/^data: recipe\[1\] "… --rows 1" => "… --rows 3"; .*from step 2 of 4/)]);
+  await diffNamedSnapshot(context, failed, { ...inputs(1), digest: built.digest });
+  expect(lines[1]).toMatch(/^data: the inputs of the current version again: nothing is built; according to the state/);
+  const pinned = { ...inputs(3), digest: digest(recipe(3)).digest, pinnedVersion: 1 };
+  await diffNamedSnapshot(context, built, pinned);
+  expect(lines[2]).toMatch(/^data: pinnedVersion changes; recipe\[1\] .*; held by the program: nothing is built; /);
+  // A version of other inputs stays current, which is no change.
+  const held = { ...pinned, digest: built.digest };
+  expect(await diffNamedSnapshot(context, held, pinned)).toMatchObject({ changes: false });
   // A state of a failed build that has not kept them.
   expect(servedInputs({ ...inputs(2), digest: built.digest })).toBeUndefined();
 });

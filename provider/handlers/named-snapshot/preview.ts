@@ -2,19 +2,21 @@ import * as z from "zod";
 import { describeStep, RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { unchangedSteps, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
 import { canonicalJson } from "../../../src/base/canonical-json.ts";
+import { defined } from "../../../src/base/defined.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { align } from "../align.ts";
 import { changedProperties, diffByTable, type DiffResult, type HandlerContext, type Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { digestOfInputs } from "./check.ts";
-import { namedSnapshotDiff, type NamedSnapshotInputs } from "./inputs.ts";
+import { declaresHold, namedSnapshotDiff, type NamedSnapshotInputs } from "./inputs.ts";
 import { lookUp, type SnapshotLookup } from "./lookup.ts";
 import { hasUnknown } from "../validate.ts";
 
 /** Compares state and inputs, and logs in one line what an update would do. */
 export async function diffNamedSnapshot(context: HandlerContext, olds: Values, news: Values): Promise<DiffResult> {
-  // If only the cluster can compute the digest, the other inputs decide whether anything changes.
-  const inputs = news["digest"] === undefined ? { ...news, digest: olds["digest"] } : news;
+  // If only the cluster can compute the digest, or no version is built, the other inputs decide whether anything changes.
+  const isOpen = news["digest"] === undefined || (declaresHold(news) && declaresHold(olds));
+  const inputs = isOpen ? { ...news, digest: olds["digest"] } : news;
   const result = diffByTable(namedSnapshotDiff, olds, inputs);
   if (result.changes && result.replaces.length === 0) context.log(await describe(context, olds, inputs));
   return result;
@@ -27,12 +29,20 @@ async function describe(context: HandlerContext, olds: Values, news: Values): Pr
   const current = await withCluster(context, (client) =>
     lookUp(client, { name, namespace }, AbortSignal.timeout(lookUpMilliseconds)),
   ).catch((error: unknown) => ({ kept: known, followers: [], unreadable: RametError.from(error).message }));
-  const text = describeChange({ before: versionBefore(olds), after: inputsOf(news), ...current });
+  const hold = declaresHold(news)
+    ? { held: "held by the program: nothing is built" }
+    : declaresHold(olds) && { held: undefined };
+  const change = defined({ before: versionBefore(olds), after: inputsOf(news), ...current, ...hold });
   const others = changedProperties(namedSnapshotDiff, olds, news).filter((one) => one !== "recipe" && one !== "digest");
-  return `${name}: ${[...others.map((one) => `${one} changes`), text].filter((one) => one !== "").join("; ")}`;
+  const { unreadable: _, ...readable } = change as SnapshotChange;
+  const isBack = others.length === 0 && describeChange(readable) === "";
+  const parts = [...others.map((one) => `${one} changes`), isBack ? backToCurrent : "", describeChange(change)];
+  return `${name}: ${parts.filter((one) => one !== "").join("; ")}`;
 }
 
 const lookUpMilliseconds = 5_000;
+/** For the inputs of a failed build that are taken back. */
+const backToCurrent = "the inputs of the current version again: nothing is built";
 
 /** The current version, also if a later build failed. Before the first version, the inputs of the failed build. */
 function versionBefore(olds: Values): SnapshotChange["before"] {

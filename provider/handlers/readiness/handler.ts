@@ -3,6 +3,7 @@ import { sandboxKind } from "../../../src/api/kinds/sandbox.ts";
 import { sandboxSetKind } from "../../../src/api/kinds/sandbox-set.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import type { KubeObject } from "../../../src/kube/object.ts";
 import { awaitSandbox } from "../../../src/operations/await-sandbox.ts";
 import { awaitSet } from "../../../src/operations/await-set.ts";
 import { followed, InitFailed, settledObject } from "../follow.ts";
@@ -10,6 +11,7 @@ import {
   type DiffTable,
   diffByTable,
   type HandlerContext,
+  notFound,
   progressOf,
   type ResourceHandler,
   type Values,
@@ -24,6 +26,8 @@ const ReadinessInputs = z.looseObject({
   namespace: z.string(),
   /** Changes with the declared object, which is then waited for again. */
   revision: z.string(),
+  /** The UID of the object, which is awaited again after it was deleted and made again. States of earlier releases have none. */
+  uid: z.string().optional(),
   /** How long to wait, such as `10 minutes`. */
   timeout: z.string(),
 });
@@ -31,7 +35,7 @@ type ReadinessInputs = z.infer<typeof ReadinessInputs>;
 
 const readinessDiff: DiffTable = {
   immutable: ["kind", "name", "namespace"],
-  mutable: ["revision"],
+  mutable: ["revision", "uid"],
 };
 
 /**
@@ -41,14 +45,22 @@ const readinessDiff: DiffTable = {
 export function readinessHandler(context: HandlerContext): ResourceHandler {
   return {
     check: (_olds, news) => Promise.resolve(checkInputs(ReadinessInputs, news, ["timeout"])),
-    diff: (_id, olds, news) => Promise.resolve(diffByTable(readinessDiff, olds, news)),
+    diff: (_id, olds, news) =>
+      Promise.resolve(diffByTable(readinessDiff, olds, { ...news, uid: olds["uid"] && (news["uid"] ?? olds["uid"]) })),
     create: async (values) => {
       const inputs = ReadinessInputs.parse(values);
       const id = `${inputs.kind}/${inputs.namespace}/${inputs.name}`;
       return { id, outs: await ready(context, inputs, id) };
     },
     update: async (id, _olds, news) => ({ outs: await ready(context, ReadinessInputs.parse(news), id) }),
-    read: (id, props) => Promise.resolve({ id, props }),
+    // The wait for an object that was deleted is repeated for its successor.
+    read: async (id, props) => {
+      const { kind, uid, ...at } = ReadinessInputs.parse(props);
+      const found = await withCluster(context, async (client): Promise<KubeObject | undefined> => {
+        return kind === "Sandbox" ? client.of(sandboxKind).find(at) : client.of(sandboxSetKind).find(at);
+      });
+      return found === undefined || (uid ?? found.metadata.uid) !== found.metadata.uid ? notFound : { id, props };
+    },
     // The object is another resource.
     delete: () => Promise.resolve(),
   };

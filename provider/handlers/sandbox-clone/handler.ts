@@ -20,7 +20,8 @@ import {
   type Values,
 } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
-import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
+import { type PublishedGateway, publishedGateway, urlBelow } from "./gateway-url.ts";
+import { applyOptionsFor, explainApplyError, nameProblems, ownerOf } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { missingVolumes, volumesOfCheckpoint, checkpointTemplate } from "../missing-volumes.ts";
 import { checkInputs } from "../validate.ts";
@@ -33,8 +34,12 @@ export function sandboxCloneHandler(context: HandlerContext): ResourceHandler {
       const { inputs, failures } = checkInputs(SandboxCloneInputs, news, ["lifetime", "timeout"]);
       // A clone that exists has its volumes.
       const isNew = olds["from"] === undefined;
-      const volumes = isNew && failures.length === 0 ? await volumesOfCheckpoint(context, inputs) : [];
-      return { inputs, failures: [...failures, ...missingVolumes(volumes, inputs)] };
+      if (failures.length > 0) return { inputs, failures };
+      const [taken, volumes] = await Promise.all([
+        nameProblems(context, { olds, inputs }, (client, at, signal) => client.of(sandboxKind).find(at, { signal })),
+        isNew ? volumesOfCheckpoint(context, inputs) : [],
+      ]);
+      return { inputs, failures: [...taken, ...missingVolumes(volumes, inputs)] };
     },
     diff: (_id, olds, news) => Promise.resolve(diffSandboxClone(olds, news)),
     create: async (values) => {
@@ -83,7 +88,7 @@ async function apply(
       const wait = { timeoutMilliseconds: parseTimeSpan(inputs.timeout, "timeout"), signal: context.signal };
       const settled = await awaitSandbox({ sandboxes: followed(sandboxes, log) }, from, wait);
       const hint = `Run: ramet explain sandbox/${inputs.name} -n ${inputs.namespace}`;
-      return outputs(inputs, settledObject(settled, { log, hint }));
+      return outputs(inputs, settledObject(settled, { log, hint }), await publishedGateway(client));
     } catch (error) {
       const last = await sandboxes.find(at).catch(() => undefined);
       throw new InitFailed(id, outputs(inputs, last), RametError.from(error));
@@ -91,26 +96,31 @@ async function apply(
   });
 }
 
-function outputs(inputs: SandboxCloneInputs, found: Sandbox | undefined): Values {
+/** @param gateway how the cluster's users reach the gateways, if they have a domain */
+function outputs(inputs: SandboxCloneInputs, found: Sandbox | undefined, gateway?: PublishedGateway): Values {
   const { sandboxIp, ramet } = found?.status ?? {};
   const [port] = inputs.ports ?? [];
+  const url = found && port && (gateway ? urlBelow(gateway, found, port) : sandboxIp && urlOf(sandboxIp, port));
+  // Those of an earlier sandbox are no longer true.
+  const { url: _, ...others } = inputs;
   return {
-    ...inputs,
-    ...defined({ shutdownTime: found?.spec.shutdownTime, checkpointId: ramet?.restoredFrom, address: sandboxIp }),
-    ...(sandboxIp !== undefined && port !== undefined && { url: `http://${host(sandboxIp)}:${port}` }),
+    ...others,
+    ...defined({ shutdownTime: found?.spec.shutdownTime, checkpointId: ramet?.restoredFrom, address: sandboxIp, url }),
   };
 }
 
-function host(address: string): string {
-  return address.includes(":") ? `[${address}]` : address;
+function urlOf(address: string, port: number): string {
+  return `http://${address.includes(":") ? `[${address}]` : address}:${port}`;
 }
 
 async function read(context: HandlerContext, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
   const [namespace, name = ""] = id.split("/");
-  const found = await withCluster(context, (client) => client.of(sandboxKind).find({ namespace, name }));
+  const [found, gateway] = await withCluster(context, (client) =>
+    Promise.all([client.of(sandboxKind).find({ namespace, name }), publishedGateway(client)]),
+  );
   // A clone that has ended counts as deleted, so that the next one can use its name.
   if (found === undefined || hasEnded(found)) return notFound;
-  return { id, props: outputs(observedLifetime(SandboxCloneInputs.parse(props), found), found) };
+  return { id, props: outputs(observedLifetime(SandboxCloneInputs.parse(props), found), found, gateway) };
 }
 
 async function remove(context: HandlerContext, { name, namespace, owner }: SandboxCloneInputs): Promise<void> {
@@ -224,6 +234,8 @@ export const SandboxCloneInputs = z.looseObject({
   templateName: z.string().min(1).optional(),
   /** Ports that are reachable at the sandbox's address. The URL uses the first. */
   ports: z.array(Port).optional(),
+  /** Those that gateways proxy without a token. */
+  publicPorts: z.array(Port).optional(),
   /** Whether the ports come from the snapshot's recipe rather than from the program. */
   portsFollow: z.boolean().optional(),
   /** The time after which the sandbox is deleted, such as `8 hours`. */
@@ -238,7 +250,7 @@ export type SandboxCloneInputs = z.infer<typeof SandboxCloneInputs>;
 /** A clone keeps its source: any other source requires a replacement. */
 const sandboxCloneDiff: DiffTable = {
   immutable: ["name", "namespace", "from", "templateName", "ports", "volumesOnRestore"],
-  mutable: ["lifetime"],
+  mutable: ["lifetime", "publicPorts"],
 };
 
 /** A clone also keeps the ports of its recipe when the recipe changes. */
@@ -249,7 +261,7 @@ export function diffSandboxClone(olds: Values, news: Values): DiffResult {
 }
 
 function manifestOf(inputs: SandboxCloneInputs, spec: SandboxManifest["spec"]): SandboxManifest {
-  const { name, namespace, from, owner, volumesOnRestore: volumes } = inputs;
+  const { name, namespace, from, owner, volumesOnRestore: volumes, publicPorts } = inputs;
   return {
     apiVersion: sandboxKind.apiVersion,
     kind: "Sandbox",
@@ -260,6 +272,7 @@ function manifestOf(inputs: SandboxCloneInputs, spec: SandboxManifest["spec"]): 
         [restoreFromAnnotations[0]]: from,
         [ownerAnnotation]: owner,
         [annotations.volumesOnRestore]: volumes,
+        [annotations.publicPorts]: publicPorts?.join(","),
       }),
     },
     spec,

@@ -64,6 +64,8 @@ export const gatewayAddress = {
   configMap: "ramet-gateway-address",
   /** Such as `https://gateway.example.org`. */
   url: "url",
+  /** The domain below which sandboxes have host names. */
+  domain: "domain",
   /** PEM of the certificate authority that signed its certificate. @default the system's certificate authorities */
   ca: "ca.crt",
   /** `<namespace>/<name>` of the service account whose tokens users of a local cluster use. */

@@ -17,6 +17,9 @@ import { allManifests } from "../../install/manifests.ts";
 import { exitCodes } from "../report-error.ts";
 import { runProgram } from "../program.ts";
 
+const hosts = ["*.sandboxes.example.org", "sandboxes.example.org"];
+const externalDns = "external-dns.alpha.kubernetes.io/hostname";
+
 let directory: string;
 beforeEach(async () => (directory = await mkdtemp(join(tmpdir(), "ramet-manifests-"))));
 afterEach(() => rm(directory, { recursive: true, force: true }));
@@ -199,6 +202,79 @@ it("mounts the Secret with the gateways' certificate, and serves only TLS then",
   expect(stderr).toContain("The Secret gateway-tls in the namespace ramet-system must be created by you.");
   expect((await run("--gateway-tls-secret", "No_Name")).stderr).toContain(
     '--gateway-tls-secret is not an object name: "No_Name"',
+  );
+});
+
+it.each([
+  [
+    ["--gateway-tls-issuer", "letsencrypt", "--gateway-service", "LoadBalancer"],
+    {
+      kind: "Certificate",
+      spec: {
+        secretName: "ramet-gateway-tls",
+        dnsNames: hosts,
+        issuerRef: { kind: "ClusterIssuer", name: "letsencrypt" },
+      },
+    },
+    "https://sandboxes.example.org",
+    {
+      metadata: { annotations: { [externalDns]: "*.sandboxes.example.org,sandboxes.example.org" } },
+      spec: { type: "LoadBalancer", ports: [{ port: 443 }] },
+    },
+  ],
+  [
+    ["--gateway-tls-issuer", "letsencrypt", "--gateway-ingress", "nginx"],
+    {
+      kind: "Ingress",
+      metadata: { annotations: { "cert-manager.io/cluster-issuer": "letsencrypt" } },
+      spec: {
+        ingressClassName: "nginx",
+        rules: hosts.map((host) => ({
+          host,
+          http: { paths: [{ backend: { service: { name: "ramet-gateway", port: { number: 80 } } } }] },
+        })),
+        tls: [{ hosts, secretName: "ramet-gateway-tls" }],
+      },
+    },
+    "https://sandboxes.example.org",
+    { spec: { ports: [{ port: 80 }] } },
+  ],
+  [
+    ["--gateway-route", "infra/public/https"],
+    {
+      kind: "HTTPRoute",
+      spec: {
+        parentRefs: [{ namespace: "infra", name: "public", sectionName: "https" }],
+        hostnames: hosts,
+        rules: [{ backendRefs: [{ name: "ramet-gateway", port: 80 }] }],
+      },
+    },
+    "https://sandboxes.example.org",
+    { spec: { ports: [{ port: 80 }] } },
+  ],
+  [[], undefined, "http://sandboxes.example.org", { spec: { ports: [{ port: 80 }] } }],
+])("leads the domain of sandboxes to the gateways with %j", async (flags, added, url, service) => {
+  const { stdout } = await run("--gateway-domain", "sandboxes.example.org", "--client-api-replicas", "1", ...flags);
+  const objects = parseAllDocuments(stdout).map((document) => document.toJS() as Installed);
+  const inFront = objects.filter(({ kind }) => ["Certificate", "Ingress", "HTTPRoute"].includes(kind));
+  expect(inFront).toMatchObject(added === undefined ? [] : [added]);
+  const named = (kind: string, name: string) => objects.find((one) => one.kind === kind && one.metadata.name === name);
+  expect(named("Service", "ramet-gateway")).toMatchObject(service);
+  expect(named("ConfigMap", "ramet-gateway-address")).toMatchObject({ data: { url, domain: "sandboxes.example.org" } });
+  const clientApi = named("Deployment", "ramet-client-api")?.spec?.template?.spec.containers[0]?.args;
+  expect(clientApi?.join(" ")).toContain("--domain sandboxes.example.org");
+});
+
+it("refuses what needs a domain without it, and two ways to the gateways", async () => {
+  const { exitCode, stderr } = await run("--gateway-ingress", "nginx");
+  expect({ exitCode, stderr }).toMatchObject({
+    exitCode: 2,
+    stderr: expect.stringContaining("--gateway-ingress can only be used with --gateway-domain") as string,
+  });
+  const both = ["--gateway-domain", "example.org", "--gateway-ingress", "nginx", "--gateway-route", "infra/public"];
+  expect((await run(...both)).exitCode).toBe(2);
+  expect((await run("--gateway-domain", "example.org", "--gateway-route", "public")).stderr).toContain(
+    '--gateway-route is not a Gateway, such as infra/public or infra/public/https: "public"',
   );
 });
 

@@ -91,7 +91,11 @@ function manifests(port: number): Manifest[] {
   const apiVersion = "rbac.authorization.k8s.io/v1";
   const rules = [{ apiGroups: [group], resources: ["sandboxes/exec", "sandboxes/proxy"], verbs: ["create"] }];
   return [
-    ...gatewayAddressManifests({ url: `http://127.0.0.1:${port}`, serviceAccount: `${namespace}/${name}` }),
+    ...gatewayAddressManifests({
+      url: `http://127.0.0.1:${port}`,
+      domain: "localhost",
+      serviceAccount: `${namespace}/${name}`,
+    }),
     { apiVersion: "v1", kind: "ServiceAccount", metadata: account },
     { apiVersion, kind: "ClusterRole", metadata: { name }, rules },
     {
