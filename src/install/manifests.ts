@@ -29,12 +29,13 @@ export function lastingManifests({ namespace }: InNamespace, groups?: readonly s
   ];
 }
 
-/** Tells Argo CD and Flux not to delete an object. (Source: their documentation of sync options and pruning.) */
+/** Tells Argo CD, Flux and Helm not to delete an object. (Source: their documentation of sync options, pruning and resource policies.) */
 function kept(objectName: string, own: Record<string, string> = {}): Pick<Manifest, "metadata"> {
   const annotations = {
     ...own,
     "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
     "kustomize.toolkit.fluxcd.io/prune": "disabled",
+    "helm.sh/resource-policy": "keep",
   };
   return { metadata: { name: objectName, annotations } };
 }
