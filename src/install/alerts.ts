@@ -85,7 +85,7 @@ export const alerts: Readonly<Record<string, Alert>> = {
     action: "Run ramet doctor, and check who else writes to the bucket or has rules for its objects",
   },
   RametStoreSweepsFail: {
-    expr: 'increase(ramet_store_sweeps_total{result="error"}[6h]) > 0 unless increase(ramet_store_sweeps_total{result="success"}[6h]) > 0',
+    expr: 'sum(increase(ramet_store_sweeps_total{result="error"}[6h])) > 0 unless sum(increase(ramet_store_sweeps_total{result="success"}[6h])) > 0',
     for: "1h",
     severity: "warning",
     summary: "No sweep of the store succeeds, so deleted checkpoints still take space",

@@ -137,7 +137,7 @@ export const httpServerCommands = {
   ],
   manifests: [
     "clientApi.replicas clientApi.domain gateway.tlsSecret gateway.url gateway.ca gateway.exec",
-    "metricsNamespace metricsFromAllNamespaces",
+    "metricsNamespace metricsFromAllNamespaces monitoring",
     "gateway.trustedProxies gateway.maxConnections gateway.maxConnectionsPerClient",
     "gateway.maxConnectionsPerNamespace gateway.maxConnectionsPerSandbox gateway.acceptTokensByReviewOnly",
   ],

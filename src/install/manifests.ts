@@ -9,6 +9,7 @@ import { clientApiManifests, gatewayManifests } from "./http-server-manifests.ts
 import { clientRole } from "./http-server-rights.ts";
 import { type InstallOptions, identityAnnotations, identityLabels } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
+import { monitoringManifests } from "./monitoring-manifests.ts";
 import { serverArguments } from "./setting-values.ts";
 
 /**
@@ -57,6 +58,7 @@ export function serverManifests(options: InstallOptions<unknown, unknown>): Mani
     ...clientApiManifests(options),
     ...admissionPolicies(options),
     clientRole(),
+    ...monitoringManifests(options),
   ];
 }
 

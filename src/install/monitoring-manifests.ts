@@ -1,15 +1,13 @@
 import { alerts } from "./alerts.ts";
 import { dashboard } from "./dashboard.ts";
+import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 
-/**
- * Returns a ServiceMonitor for each server, the alerts and the dashboard, for the Prometheus operator and for Grafana with its sidecar.
- * @param servers the labels of the Pods by the name of their server
- */
-export function monitoringManifests(
-  namespace: string,
-  servers: Readonly<Record<string, Record<string, string>>>,
-): Manifest[] {
+type Monitored = Pick<InstallOptions<unknown, unknown>, "namespace" | "monitoring">;
+
+/** Returns a ServiceMonitor for all servers, the alerts, and the dashboard in a ConfigMap that Grafana's sidecar finds. */
+export function monitoringManifests({ namespace, monitoring = false }: Monitored): Manifest[] {
+  if (!monitoring) return [];
   const apiVersion = "monitoring.coreos.com/v1";
   const name = "ramet";
   const rules = Object.entries(alerts).map(([alert, { expr, severity, summary, action, ...rest }]) => ({
@@ -20,12 +18,13 @@ export function monitoringManifests(
     annotations: { summary, description: `${action}.` },
   }));
   return [
-    ...Object.entries(servers).map(([server, matchLabels]) => ({
+    {
       apiVersion,
       kind: "ServiceMonitor",
-      metadata: { name: server, namespace },
-      spec: { selector: { matchLabels }, endpoints: [{ port: "metrics" }] },
-    })),
+      metadata: { name, namespace },
+      // The other Services with this label have no port of this name.
+      spec: { selector: { matchLabels: { "app.kubernetes.io/name": "ramet" } }, endpoints: [{ port: "metrics" }] },
+    },
     { apiVersion, kind: "PrometheusRule", metadata: { name, namespace }, spec: { groups: [{ name, rules }] } },
     {
       apiVersion: "v1",

@@ -54,6 +54,7 @@ const samples: Record<string, unknown> = {
   "gateway.exec": false,
   metricsNamespace: "monitoring",
   metricsFromAllNamespaces: true,
+  monitoring: true,
   "gateway.trustedProxies": ["10.0.0.0/16", "2001:db8::/32"],
   "gateway.maxConnections": 12_000_000,
   "gateway.maxConnectionsPerClient": 50,
