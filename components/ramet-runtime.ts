@@ -96,6 +96,8 @@ export interface RametRuntimeArgs {
   metricsNamespace?: Input<string>;
   /** Whether every Pod can read metrics, which name objects of all tenants. @default false */
   metricsFromAllNamespaces?: boolean;
+  /** Whether to declare ServiceMonitors and alerts for the Prometheus operator, and a dashboard for Grafana. @default false */
+  monitoring?: boolean;
   /** The confinement of every cell on its node. @default no seccomp profile, and user namespaces where nodes support them */
   cells?: CellArgs;
   /**

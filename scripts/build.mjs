@@ -108,8 +108,8 @@ if (esbuild === undefined) {
   console.error("dist/ was not built: esbuild, a development dependency, is not installed.");
   process.exit();
 }
-// npm builds the types (prepack) before it runs this script (prepare). The CRDs are kept while their checksum matches.
-const kept = new Set(["types", "pulumi", "pulumi/types", "external-snapshotter"]);
+// npm builds the types and the chart (prepack) before it runs this script (prepare). The CRDs are kept while their checksum matches.
+const kept = new Set(["types", "pulumi", "pulumi/types", "external-snapshotter", "chart"]);
 for (const path of globSync("{*,pulumi/*}", { cwd: join(root, "dist") })) {
   if (!kept.has(path)) rmSync(join(root, "dist", path), { recursive: true, force: true });
 }

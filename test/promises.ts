@@ -78,6 +78,7 @@ export const walks: Record<string, readonly string[]> = {
   "client AgentTier": ["test/clients/agenttier-cli.test.ts", "test/clients/agenttier-python.test.ts"],
   "client ramet/client": ["test/clients/native.test.ts"],
   "client MCP": ["test/clients/mcp.test.ts"],
+  "Helm chart and alerts": ["test/contract/chart/chart.test.ts", "test/contract/alerts/alerts.test.ts"],
   "program of a user": ["test/program/local-program.test.ts"],
   "program with an installation": ["test/program/install.test.ts", "test/program/stack.test.ts"],
   "program in a pull request": ["test/program/review.test.ts"],

@@ -6,6 +6,7 @@ import { clientRole } from "./http-server-rights.ts";
 import { controllerManifests } from "./controller-manifests.ts";
 import { type InstallOptions, parseFlags } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
+import { monitoringManifests } from "./monitoring-manifests.ts";
 import { publicConfigMap } from "./rights.ts";
 import { lastingManifests } from "./manifests.ts";
 import { keysOf, serverArguments, type Words, wordsIn } from "./setting-values.ts";
@@ -50,6 +51,7 @@ export function besideServerManifests(options: BesideInstallOptions<unknown, unk
     ...apiKeyPolicy(),
     clientRole(),
     ...modeManifests(options.beside),
+    ...monitoringManifests(options),
   ];
 }
 

@@ -162,7 +162,7 @@ export const httpServerCommands = {
   manifests: [
     "clientApi.replicas clientApi.domain gateway.domain gateway.tlsIssuer gateway.tlsSecret",
     "gateway.service gateway.ingress gateway.gatewayApi gateway.url gateway.ca gateway.exec",
-    "metricsNamespace metricsFromAllNamespaces",
+    "metricsNamespace metricsFromAllNamespaces monitoring",
     "gateway.trustedProxies gateway.maxConnections gateway.maxConnectionsPerClient",
     "gateway.maxConnectionsPerNamespace gateway.maxConnectionsPerSandbox gateway.acceptTokensByReviewOnly",
   ],

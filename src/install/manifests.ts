@@ -9,6 +9,7 @@ import { clientApiManifests, gatewayManifests } from "./http-server-manifests.ts
 import { clientRole } from "./http-server-rights.ts";
 import { type InstallOptions, identityAnnotations, identityLabels } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
+import { monitoringManifests } from "./monitoring-manifests.ts";
 import { serverArguments } from "./setting-values.ts";
 
 /**
@@ -29,12 +30,13 @@ export function lastingManifests({ namespace }: InNamespace, groups?: readonly s
   ];
 }
 
-/** Tells Argo CD and Flux not to delete an object. (Source: their documentation of sync options and pruning.) */
+/** Tells Argo CD, Flux and Helm not to delete an object. (Source: their documentation of sync options, pruning and resource policies.) */
 function kept(objectName: string, own: Record<string, string> = {}): Pick<Manifest, "metadata"> {
   const annotations = {
     ...own,
     "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
     "kustomize.toolkit.fluxcd.io/prune": "disabled",
+    "helm.sh/resource-policy": "keep",
   };
   return { metadata: { name: objectName, annotations } };
 }
@@ -56,6 +58,7 @@ export function serverManifests(options: InstallOptions<unknown, unknown>): Mani
     ...clientApiManifests(options),
     ...admissionPolicies(options),
     clientRole(),
+    ...monitoringManifests(options),
   ];
 }
 

@@ -285,6 +285,7 @@ export const settings = {
     "let every Pod read metrics, which name objects of all tenants",
     { conflicts: ["metricsNamespace"] },
   ),
+  monitoring: on("--monitoring", "add ServiceMonitors and alerts for the Prometheus operator, and a Grafana dashboard"),
   ...httpServerSettings,
   out: text("--out <directory>", "write a kustomization and one file per kind into this directory (default: stdout)"),
 };
@@ -329,5 +330,5 @@ export type SettingKey = keyof typeof settings;
 export const besideSettings = [
   "metricsPort metricsAddress kubeconfig context logLevel beside leaderElect installCrds namespace image replicas",
   "clusterRanges namespaceSelector namespaceQuota.builds namespaceQuota.fetches concurrency",
-  "metricsNamespace metricsFromAllNamespaces out",
+  "metricsNamespace metricsFromAllNamespaces monitoring out",
 ] as const;

@@ -1,6 +1,8 @@
+import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import packageJson from "../../package.json" with { type: "json" };
 import type { RunResult } from "../engine/engine.ts";
@@ -64,6 +66,19 @@ it("is found by a program and by the process for dynamic resources if pnpm insta
   await installWithPnpm(program);
   expect(await realpath(join(program, "node_modules/ramet"))).toMatch(/node_modules\/\.pnpm\//);
   expectSame(await preview(program));
+});
+
+it("runs its command with npx where npm installed the tarball, without the repository", async (context) => {
+  if (!(await hasPnpm())) context.skip("npm cannot install: no registry is reachable");
+  const machine = await write("machine", {}, {});
+  const npm = (command: string, ...args: string[]) =>
+    promisify(execFile)(command, args, { cwd: machine, timeout: 200_000, maxBuffer: 16 * 1024 ** 2 });
+  await npm("npm", "install", "--omit=peer", "--no-audit", "--no-fund", "--ignore-scripts", tarball);
+  const { version } = packageJson;
+  expect((await npm("npx", "--no-install", "ramet", "--version")).stdout).toContain(version);
+  const images = ["--image", `registry.example/ramet:${version}`, "--cell-image", "registry.example/cell:1"];
+  const { stdout } = await npm("npx", "--no-install", "ramet", "manifests", ...images, "--store", "s3://checkpoints");
+  expect(stdout).toContain(`image: registry.example/ramet:${version}`);
 });
 
 const text = `
