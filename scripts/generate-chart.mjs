@@ -38,6 +38,9 @@ const present = new Set([
 ]);
 /** Whether the namespace of the lease and the keys is another one than that of the release. */
 const isElsewhere = "isElsewhere";
+/** Whether `gateway.gatewayApi` names a listener of its Gateway. */
+const hasListener = "hasListener";
+const gatewayParts = ["gateway.namespace", "gateway.name", "gateway.listener"];
 
 rmSync(directory, { recursive: true, force: true });
 write("Chart.yaml", stringify(chart()));
@@ -68,11 +71,14 @@ function chart() {
 
 /** One file for each kind of object, as `ramet manifests --out` writes them. */
 function templates() {
-  const names = [isElsewhere, ...keys.filter((key) => !present.has(key))];
-  const modes = ["beside"];
+  const names = [isElsewhere, hasListener, ...keys.filter((key) => !present.has(key))];
   const derived = [
-    ...deriveTemplates(lastingFor, { names: [isElsewhere], modes }),
-    ...deriveTemplates(serversFor, { names, modes }),
+    ...deriveTemplates(lastingFor, { names: [isElsewhere], modes: ["beside"] }),
+    ...deriveTemplates(serversFor, {
+      names,
+      modes: ["beside", "gateway.ingress", "gateway.gatewayApi"],
+      bases: ["gateway.domain"],
+    }),
   ];
   const helm = { conditions: new Map(names.map((name) => [name, condition(name)])), values: expressions() };
   const files = Map.groupBy(derived, ({ kind }) => kind.replaceAll(/(?<=[a-z])(?=[A-Z])/g, "-").toLowerCase());
@@ -93,6 +99,10 @@ function serversFor(given) {
   const options = { namespace: sentinel("namespace"), store: {} };
   const used = given.has("beside") ? besideKeys() : keys;
   for (const key of used.filter((one) => present.has(one) || given.has(one))) setAt(options, key, sampleOf(key));
+  if (given.has("gateway.gatewayApi") && used.includes("gateway.gatewayApi")) {
+    const parts = given.has(hasListener) ? gatewayParts : gatewayParts.slice(0, 2);
+    setAt(options, "gateway.gatewayApi", parts.map(sentinel).join("/"));
+  }
   if (given.has("namespaceSelector")) setAt(options, "namespaceRequirements", sentinel("namespaceRequirements"));
   if (!given.has("clientApi.replicas")) delete options["clientApi"];
   const { directory: mounted, claim, ...remote } = options.store;
@@ -108,6 +118,7 @@ function sampleOf(key) {
 /** The expression of Helm that is true where a setting is given. */
 function condition(key) {
   if (key === isElsewhere) return `ne $.Release.Namespace ${JSON.stringify(systemNamespace)}`;
+  if (key === hasListener) return 'eq (len (splitList "/" (toString $.Values.gateway.gatewayApi))) 3';
   if (key === "clientApi.replicas") return "gt (int $.Values.clientApi.replicas) 0";
   const { kind } = settingOf(key, "manifests");
   if (kind === "on" || kind === "list") return `$.Values.${key}`;
@@ -121,6 +132,9 @@ function expressions() {
   for (const key of keys) {
     values.set(key, { text: `$.Values.${key}`, isCount: settingOf(key, "manifests").kind === "number" });
   }
+  gatewayParts.forEach((name, at) =>
+    values.set(name, { text: `index (splitList "/" $.Values.gateway.gatewayApi) ${at}` }),
+  );
   values.set("namespace", { text: "$.Release.Namespace" });
   values.set("namespaceRequirements", { text: 'include "ramet.requirements" $', isJson: true });
   return values;
@@ -209,6 +223,13 @@ function withoutEffect() {
 /** What a value needs beside it. */
 function rulesOf(group) {
   if (group === "cells") return { dependencies: { nodeCacheSize: ["nodeCachePath"] } };
+  if (group === "gateway") {
+    const ways = ["tlsIssuer", "ingress", "gatewayApi"];
+    return {
+      dependencies: Object.fromEntries(ways.map((way) => [way, ["domain"]])),
+      not: { required: ["ingress", "gatewayApi"] },
+    };
+  }
   if (group !== "store") return {};
   const schemes = { s3: "^s3://", gcs: "^gs://", azure: "^azblob://" };
   return {

@@ -13,10 +13,11 @@ export function sentinel(key) {
 
 /**
  * @param {(given: Set<string>) => { kind: string, metadata: { name: string, namespace?: string } }[]} manifests
- * @param {{ names: string[], modes: string[] }} settings that can be given; a mode changes the meaning of others
+ * @param {{ names: string[], modes: string[], bases?: string[] }} settings that can be given; a mode changes the meaning of others,
+ * and excludes the other modes; some have an effect only together with a base
  * @returns {{ kind: string, tree: Tree }[]} documents, in their order
  */
-export function deriveTemplates(manifests, { names, modes }) {
+export function deriveTemplates(manifests, { names, modes, bases = [] }) {
   const rendered = new Map();
   const render = (given) => {
     const key = [...given].sort().join(" ");
@@ -24,27 +25,43 @@ export function deriveTemplates(manifests, { names, modes }) {
     return rendered.get(key);
   };
   const free = names.filter((name) => !modes.includes(name));
-  const scopes = [scopeOf(render, new Map(), free)];
-  for (const mode of modes) {
-    for (const { fixed } of [...scopes]) scopes.push(scopeOf(render, new Map([...fixed, [mode, true]]), free));
-  }
-  const keys = merged(scopes.flatMap(({ samples }) => samples.map(({ documents }) => [...documents.keys()])));
-  return keys.map((key) => {
-    const trees = scopes.map((scope) => documentIn(scope, key));
-    const [base, ...others] = trees;
-    const tree = others.reduce((found, other, index) => either(modes[index], other, found), base);
-    return { kind: key.split(" ")[0], tree };
-  });
+  const scopes = scopesOf(modes, { render, bases }, free);
+  const samples = allScopes(scopes).flatMap((scope) => scope.samples);
+  const keys = merged(samples.map(({ documents }) => [...documents.keys()]));
+  return keys.map((key) => ({ kind: key.split(" ")[0], tree: treeIn(scopes, key) }));
+}
+
+/** The scope without a mode, below those with one of the modes. */
+function scopesOf(modes, source, free) {
+  const [mode, ...others] = modes;
+  if (mode === undefined) return scopeOf(source, new Map(), free);
+  return { mode, on: scopeOf(source, new Map([[mode, true]]), free), off: scopesOf(others, source, free) };
+}
+
+function allScopes(scopes) {
+  return scopes.mode === undefined ? [scopes] : [...allScopes(scopes.off), scopes.on];
+}
+
+function treeIn(scopes, key) {
+  if (scopes.mode === undefined) return documentIn(scopes, key);
+  return either(scopes.mode, documentIn(scopes.on, key), treeIn(scopes.off, key));
 }
 
 const absent = Symbol("absent");
 
-/** The combinations of settings that are compared: none, all, and each alone added to none and taken from all. */
-function scopeOf(render, fixed, free) {
+/** The combinations of settings that are compared: none, all, and each alone added to none and to the bases, and taken from all. */
+function scopeOf(source, fixed, free) {
   const always = [...fixed].filter(([, on]) => on).map(([name]) => name);
-  const sets = [[], free, ...free.flatMap((one) => [[one], free.filter((other) => other !== one)])];
-  const samples = sets.map((given) => ({ documents: render(new Set([...always, ...given])) }));
-  return { render, fixed, free, samples };
+  const sample = (given) => ({ documents: source.render(new Set([...always, ...given])) });
+  const base = free.filter((one) => source.bases.includes(one));
+  const [none, all, onBase] = [[], free, base].map(sample);
+  const single = free.map((one) => ({
+    alone: sample([one]),
+    without: sample(free.filter((other) => other !== one)),
+    added: base.length === 0 ? onBase : sample([...base, one]),
+  }));
+  const samples = [none, all, onBase, ...single.flatMap((one) => Object.values(one))];
+  return { source, fixed, free, none, all, onBase, single, samples };
 }
 
 function documentsOf(manifests) {
@@ -57,13 +74,13 @@ function documentIn(scope, key) {
   return where(get, scope, (inner) => {
     // Only these settings matter in this document.
     const own = deciders(inner, textOf(get));
-    return node(get, scopeOf(inner.render, inner.fixed, own));
+    return node(get, scopeOf(inner.source, inner.fixed, own));
   });
 }
 
-function narrowed({ render, fixed, free }, name, on) {
+function narrowed({ source, fixed, free }, name, on) {
   const others = free.filter((other) => other !== name);
-  return scopeOf(render, new Map([...fixed, [name, on]]), others);
+  return scopeOf(source, new Map([...fixed, [name, on]]), others);
 }
 
 function textOf(get) {
@@ -71,9 +88,11 @@ function textOf(get) {
 }
 
 /** The settings that change what `of` returns. */
-function deciders({ free, samples }, of) {
-  const [none, all, ...single] = samples;
-  return free.filter((_, at) => of(single[2 * at]) !== of(none) || of(single[2 * at + 1]) !== of(all));
+function deciders({ free, none, all, onBase, single }, of) {
+  return free.filter((_, at) => {
+    const { alone, without, added } = single[at];
+    return of(alone) !== of(none) || of(without) !== of(all) || of(added) !== of(onBase);
+  });
 }
 
 /** What `make` returns, where there is a value. */
@@ -83,8 +102,8 @@ function where(get, scope, make) {
   if (found.every(Boolean)) return make(scope);
   if (!found.some(Boolean)) return undefined;
   const names = deciders(scope, holds);
-  const alone = (name) => scope.samples[2 + 2 * scope.free.indexOf(name)];
-  if (!found[0] && names.every((name) => holds(alone(name))))
+  const alone = (name) => scope.single[scope.free.indexOf(name)].alone;
+  if (!holds(scope.none) && names.every((name) => holds(alone(name))))
     return { if: names, then: make(names.length === 1 ? narrowed(scope, names[0], true) : scope) };
   const [name] = names;
   return branch(name, where(get, narrowed(scope, name, true), make), where(get, narrowed(scope, name, false), make));

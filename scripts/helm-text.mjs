@@ -28,7 +28,12 @@ function conditional({ if: names, then, else: otherwise }, at) {
   if (otherwise === undefined && names.length === 1 && isRangeOver(then, names[0])) return linesOf(then, at);
   const conditions = names.map((name) => at.helm.conditions.get(name));
   const holds = conditions.length === 1 ? conditions[0] : `or ${conditions.map((one) => `(${one})`).join(" ")}`;
-  const [yes, no] = [linesOf(then, at), linesOf(otherwise, at)];
+  const known = at.known?.get(holds);
+  if (known !== undefined) return linesOf(known ? then : otherwise, at);
+  const [yes, no] = [
+    [then, true],
+    [otherwise, false],
+  ].map(([tree, is]) => linesOf(tree, { ...at, known: new Map([...(at.known ?? []), [holds, is]]) }));
   const isNot = yes.length === 0;
   const [first, second] = isNot ? [no, yes] : [yes, no];
   const middle = second.length === 0 ? [] : [`${at.pad}{{- else }}`, ...second];

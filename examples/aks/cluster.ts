@@ -1,5 +1,5 @@
 import * as azure from "@pulumi/azure-native";
-import { Config } from "@pulumi/pulumi";
+import { Config, secret } from "@pulumi/pulumi";
 
 export const location = new Config("azure-native").require("location");
 export const group = new azure.resources.ResourceGroup("ramet", { location });
@@ -70,18 +70,29 @@ for (const relativeRecordSetName of ["@", "*"])
 /** The registry for the two images of Ramet, from which the nodes may pull. */
 const registry = new azure.containerregistry.Registry("ramet", { resourceGroupName, sku: { name: "Standard" } });
 export const registryHost = registry.loginServer;
-const acrPull = "7f951dda-4ed3-4680-a7ca-43fe172d538d";
 export const { subscriptionId } = azure.config;
+const roles = `/subscriptions/${subscriptionId ?? ""}/providers/Microsoft.Authorization/roleDefinitions`;
 new azure.authorization.RoleAssignment("pull", {
   scope: registry.id,
   principalId: cluster.identityProfile.apply((profiles) => profiles?.["kubeletidentity"]?.objectId ?? ""),
   principalType: "ServicePrincipal",
-  roleDefinitionId: `/subscriptions/${subscriptionId ?? ""}/providers/Microsoft.Authorization/roleDefinitions/${acrPull}`,
+  roleDefinitionId: `${roles}/7f951dda-4ed3-4680-a7ca-43fe172d538d`, // AcrPull
+});
+
+/** Without it, the cluster cannot connect a load balancer with a subnet that it has not made. */
+export const joinsSubnet = new azure.authorization.RoleAssignment("subnet", {
+  scope: subnet.id,
+  principalId: cluster.identity.apply((identity) => identity?.principalId ?? ""),
+  principalType: "ServicePrincipal",
+  roleDefinitionId: `${roles}/4d97b98b-1d4f-4787-a291-c67834d212e7`, // Network Contributor
 });
 
 /** The cluster's OpenID Connect issuer, which the identity of the controllers trusts. */
 export const issuerUrl = cluster.oidcIssuerProfile.apply((profile) => profile?.issuerURL ?? "");
 
-export const kubeconfig = azure.containerservice
-  .listManagedClusterUserCredentialsOutput({ resourceGroupName, resourceName: cluster.name })
-  .apply(({ kubeconfigs: [first] }) => Buffer.from(first?.value ?? "", "base64").toString());
+/** It contains the key of a client. */
+export const kubeconfig = secret(
+  azure.containerservice
+    .listManagedClusterUserCredentialsOutput({ resourceGroupName, resourceName: cluster.name })
+    .apply(({ kubeconfigs: [first] }) => Buffer.from(first?.value ?? "", "base64").toString()),
+);

@@ -7,6 +7,7 @@ import {
   domain,
   group,
   issuerUrl,
+  joinsSubnet,
   kubeconfig,
   location,
   registryHost,
@@ -67,7 +68,7 @@ const runtime = new RametRuntime(
       annotations: { "service.beta.kubernetes.io/azure-pip-name": addressName },
     },
   },
-  { provider: inCluster, dependsOn: stack },
+  { provider: inCluster, dependsOn: [stack, joinsSubnet] },
 );
 
 // Push the images ramet and ramet-cell here.

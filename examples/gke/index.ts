@@ -69,6 +69,18 @@ new kubernetes.apiextensions.CustomResource(
   { provider: inCluster, dependsOn: keys },
 );
 
+// Commands and streams take longer than the 30 s that Google's load balancer allows by default.
+new kubernetes.apiextensions.CustomResource(
+  "timeout",
+  {
+    apiVersion: "networking.gke.io/v1",
+    kind: "GCPBackendPolicy",
+    metadata: { name: "ramet-gateway", namespace: keys.metadata.namespace },
+    spec: { default: { timeoutSec: 86_400 }, targetRef: { group: "", kind: "Service", name: "ramet-gateway" } },
+  },
+  { provider: inCluster, dependsOn: keys },
+);
+
 const ramet = new Provider("ramet", { kubeconfig, namespace: "team-a" });
 export const { apiKey, snapshot, url } = team("team-a", { kubernetes: inCluster, ramet, runtime });
 export { domain, registry };

@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -31,13 +32,13 @@ const (
 	sweepEvery     = time.Hour
 	sweepTimeout   = 5 * time.Minute
 	serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
-	// mostOfList is the largest page of a list: 500 namespaces with their metadata.
-	mostOfList = 64 << 20
+	// mostOfList is the largest page of a list: 50 namespaces, each with at most 256 KiB of annotations. The decoder holds it twice.
+	mostOfList = 16 << 20
 )
 
-// ofNamespace is the name of a directory that a kubelet has made for the Pods of a namespace: the UID of the namespace. No other
-// directory is touched.
-var ofNamespace = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+// ofNamespace is the name of a directory that a kubelet has made for the Pods of a namespace: the UID of the namespace, or that with a
+// number for what an interrupted removal has moved out of a deep tree. No other directory is touched.
+var ofNamespace = regexp.MustCompile(`^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.[0-9]+)?$`)
 
 func sweepForever(args []string) int {
 	if len(args) != 1 {
@@ -80,8 +81,10 @@ func sweep(ctx context.Context, directory string, uids func(context.Context) (ma
 		return nil, fmt.Errorf("listing the namespaces: %w", err)
 	}
 	var removed []string
-	for _, entry := range entries {
-		if !entry.IsDir() || !ofNamespace.MatchString(entry.Name()) || existing[entry.Name()] {
+	// What was moved out of a tree comes before the tree, from which more may have to be moved to the same name.
+	for _, entry := range slices.Backward(entries) {
+		name := ofNamespace.FindStringSubmatch(entry.Name())
+		if !entry.IsDir() || name == nil || existing[name[1]] {
 			continue
 		}
 		path := filepath.Join(directory, entry.Name())
@@ -150,7 +153,7 @@ func (a *namespaceAPI) page(ctx context.Context, client *http.Client, next strin
 	if err != nil {
 		return nil, err
 	}
-	query := url.Values{"limit": {"500"}, "continue": {next}}
+	query := url.Values{"limit": {"50"}, "continue": {next}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+"/api/v1/namespaces?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err

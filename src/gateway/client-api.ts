@@ -30,7 +30,9 @@ export class ClientApi {
   /** @returns the status of the response, once all of it was sent @throws RametError as `forward` */
   async proxy(exchange: Exchange): Promise<number> {
     if (exchange.request.headers.upgrade !== undefined) {
-      throw new RametError("InvalidArgument", "The client API accepts no protocol upgrades", { hint: upgradeHint });
+      throw new RametError("InvalidArgument", "The gateway proxies no protocol upgrades to the client API", {
+        hint: upgradeHint,
+      });
     }
     const target = { dispatcher: this.#agent, origin: this.#origin, failure: (error: unknown) => this.#failure(error) };
     return forwardTo(target, exchange);

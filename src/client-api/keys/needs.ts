@@ -23,6 +23,7 @@ export const needs = {
   capture: [onCheckpoints("create")],
   listSnapshots: [onCheckpoints("list")],
   deleteSnapshot: [onCheckpoints("delete")],
+  deleteTemplate: [onCheckpoints("delete"), onSnapshots("delete")],
   nameSnapshot: [onSnapshots("create")],
   /** A build runs commands in a sandbox. */
   build: [onSnapshots("create"), onSandboxes("create")],

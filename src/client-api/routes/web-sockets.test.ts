@@ -49,9 +49,9 @@ it.each([
 });
 
 /** A server with one WebSocket, and clients of it. */
-async function serving(serve: ServeSocket): Promise<string> {
+async function serving(serve: ServeSocket, limits = noLimits): Promise<string> {
   const callers = {
-    authenticate: () => Promise.resolve({ namespace: "team-a", key: "team-a/agent", limits: noLimits }),
+    authenticate: () => Promise.resolve({ namespace: "team-a", key: "team-a/agent", limits }),
     rates: { take: () => 0 },
     endWhenRevoked: () => () => undefined,
     require: () => Promise.resolve(),
@@ -154,4 +154,28 @@ it("reports an error of a message, and handles the next one", async () => {
   client.on("message", (data: Buffer) => received.push(JSON.parse(data.toString())));
   await expect.poll(() => received).toEqual([{ type: "error", message: "bad" }, { text: "good" }]);
   closed.resolve(undefined);
+});
+
+it.each([
+  ["ends the connection of a client whose handled messages are needed and too large", false, "closed"],
+  ["keeps the connection of a client whose handled messages are no longer needed", true, "open"],
+])("%s", async (_, isReleased, expected) => {
+  const [count, text] = [16, "x".repeat(64 * 1024)];
+  let handled = 0;
+  const serve: ServeSocket = (socket) =>
+    new Promise(() => {
+      socket.onMessage((message) => {
+        const release = socket.keep(message.length);
+        if (isReleased) release();
+        return ++handled === count ? socket.send({ handled }) : Promise.resolve();
+      });
+    });
+  const client = open(`${await serving(serve, { ...noLimits, bytesInFlight: 512 * 1024 })}/one`);
+  await once(client, "open");
+  const over = Promise.race([once(client, "close").then(() => "closed"), once(client, "message").then(() => "open")]);
+  for (let sent = 0; sent < count; sent++) {
+    client.send(text);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  expect(await over).toBe(expected);
 });

@@ -44,6 +44,8 @@ export interface ClientSocket {
    * input holds back its user. Errors become messages.
    */
   onMessage(handle: (text: string) => Promise<void>): void;
+  /** Counts bytes of messages that were handled and are still needed, until the returned function is called. */
+  keep(bytes: number): () => void;
   /** Tells the client about a failure, and leaves the connection open. */
   report(error: unknown): Promise<void>;
 }
@@ -93,8 +95,8 @@ export class WebSockets {
       if (path === undefined) throw new RametError("NotFound", "There is no WebSocket at this path");
       const { serve, held } = await this.#admitted(path, request, { pathname, query });
       this.#sockets.handleUpgrade(request, connection, head, (socket) => {
-        const queued = countInput(socket, connection, held);
-        void this.#serve(socket, { serve, queued, failure: path.failure });
+        const input = countInput(socket, connection, held);
+        void this.#serve(socket, { serve, input, failure: path.failure });
       });
     } catch (error) {
       endWith(connection, (path?.refusal ?? plainRefusal)(error));
@@ -128,7 +130,7 @@ export class WebSockets {
     return { serve: await open({ params, caller, signal: ending.signal }), held };
   }
 
-  async #serve(socket: WebSocket, { serve, queued, failure }: Serving): Promise<void> {
+  async #serve(socket: WebSocket, { serve, input, failure }: Serving): Promise<void> {
     const send = (message: object): Promise<void> => sendTo(socket, message);
     const report = (error: unknown): Promise<void> => send(failure(RametError.from(error)));
     socket.on("error", () => {
@@ -139,8 +141,9 @@ export class WebSockets {
       await serve({
         send,
         report,
+        keep: input.keep,
         onMessage: (handle) => {
-          handleInOrder(socket, (text) => handle(text).catch(report), queued);
+          handleInOrder(socket, (text) => handle(text).catch(report), input.queued);
         },
       });
       socket.close(1000);
@@ -156,8 +159,7 @@ export class WebSockets {
 
 interface Serving extends Pick<WebSocketPath, "failure"> {
   serve: ServeSocket;
-  /** Gets the size of the queue of messages. */
-  queued: (bytes: number) => void;
+  input: InputCount;
 }
 
 function plainRefusal(error: unknown) {
@@ -167,16 +169,21 @@ function plainRefusal(error: unknown) {
 /** What a WebSocket takes besides the messages of its client. */
 const socketBytes = 64 * 1024;
 
+interface InputCount extends Pick<ClientSocket, "keep"> {
+  /** Gets the size of the queue of messages. */
+  queued: (bytes: number) => void;
+}
+
 /**
- * Counts what a client has sent and nobody has read, a message that has not ended, and answers that the client has not read. The
- * connection ends when it is too much. @returns a function that gets the size of the queue
+ * Counts what a client has sent and nobody has read, or is still needed, a message that has not ended, and answers that the client has
+ * not read. The connection ends when it is too much.
  */
-function countInput(socket: WebSocket, connection: Duplex, held: HeldBytes): (queuedBytes: number) => void {
-  let [queuedBytes, begunBytes] = [0, 0];
+function countInput(socket: WebSocket, connection: Duplex, held: HeldBytes): InputCount {
+  let [queuedBytes, begunBytes, keptBytes] = [0, 0, 0];
   const count = (): void => {
     const { bufferedAmount } = socket;
     try {
-      held.hold(socketBytes + queuedBytes + begunBytes + bufferedAmount);
+      held.hold(socketBytes + queuedBytes + begunBytes + keptBytes + bufferedAmount);
     } catch {
       socket.terminate();
     }
@@ -190,9 +197,19 @@ function countInput(socket: WebSocket, connection: Duplex, held: HeldBytes): (qu
   socket.on("message", () => {
     begunBytes = 0;
   });
-  return (bytes) => {
-    queuedBytes = bytes;
-    count();
+  return {
+    queued: (bytes) => {
+      queuedBytes = bytes;
+      count();
+    },
+    keep: (bytes) => {
+      keptBytes += bytes;
+      count();
+      return () => {
+        keptBytes -= bytes;
+        count();
+      };
+    },
   };
 }
 

@@ -59,6 +59,7 @@ export async function applyAction(
       return;
     case "forgetUnseen":
       dependencies.unseen.forget(action.podUid);
+      dependencies.formerPods.ended(action.podUid);
       return;
     case "releaseClaims":
       return releaseClaims(claimsIn(dependencies.client), sandbox, action.claims);

@@ -64,6 +64,8 @@ it("knows the Pod in which the sandbox ran, and the one in which it was being st
   remove("second");
   expect(uids(sandbox("first"))).toEqual(["first", "second"]);
   expect(uids(sandbox(undefined))).toEqual(["second"]);
+  formerPods.ended("second");
+  expect(uids(sandbox("first"))).toEqual(["first"]);
   formerPods.forget("t/a");
   expect(uids(sandbox("first"))).toEqual(["first"]);
   const startingPod = { podUID: "third", podIP: "10.0.0.3", cellKey: "third" };

@@ -22,7 +22,7 @@ const mostEnded = 10_000;
 export class FormerPods {
   /** By the key of the sandbox: the cell in which it was last started. */
   readonly #started = new Map<string, KnownCell>();
-  /** The UIDs of Pods that their nodes have ended. The oldest are dropped first. */
+  /** The UIDs of Pods that their nodes or the controllers have ended. The oldest are dropped first. */
   readonly #ended = new Set<string>();
 
   constructor({ pods, nodes }: FormerPodsOptions) {
@@ -30,10 +30,15 @@ export class FormerPods {
       // The node of a local cluster removes a Pod that it has ended, and cannot be away.
       const isLocal = isLocalNode(nodes.store.get(pod.spec.nodeName ?? "")?.metadata.labels);
       const isReported = isEnded(pod) && !isEndedUnseen(pod);
-      if (isReported || (type === "deleted" && isLocal)) this.#ended.add(pod.metadata.uid);
-      const [oldest] = this.#ended;
-      if (this.#ended.size > mostEnded && oldest !== undefined) this.#ended.delete(oldest);
+      if (isReported || (type === "deleted" && isLocal)) this.ended(pod.metadata.uid);
     });
+  }
+
+  /** The Pod with this UID runs nothing any more. */
+  ended(podUid: string): void {
+    this.#ended.add(podUid);
+    const [oldest] = this.#ended;
+    if (this.#ended.size > mostEnded && oldest !== undefined) this.#ended.delete(oldest);
   }
 
   /** Remembers the cell in which the sandbox is being started, before it gets anything. */

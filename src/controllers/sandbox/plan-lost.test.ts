@@ -392,26 +392,40 @@ describe("a Pod that was removed without the word of its node, in which the sand
   };
   const parts = { pod: undefined, automatic: [], image, formerCells: [cell] };
 
-  it.each(["Pending", "Resuming"])("is stopped when the next one is created, while the sandbox is %s", (phase) => {
-    const starting = sandbox({ phase, ramet: { startingPod: cell } });
-    const { actions, status } = plan({ ...parts, sandbox: starting });
-    expect(actions.map((action) => action.do)).toEqual(["createPod", "stopUnseen"]);
-    expect(actions).toContainEqual({
-      do: "stopUnseen",
-      target: {
-        namespace: "t",
-        name: "a",
-        uid: "uid-a",
-        podIp: cell.podIP,
-        podUid: "first",
-        cellKey: "first-key",
-        claims: [],
-      },
-    });
-    expect(status).toMatchObject({ phase, ramet: { removedPods: gone } });
-    expect(status?.ramet).not.toHaveProperty("startingPod");
-    const again = plan({ ...parts, sandbox: sandbox({ phase, ramet: { removedPods: gone } }) });
-    expect(again.status?.ramet?.removedPods ?? gone).toEqual(gone);
+  it.each(["Pending", "Resuming"])(
+    "is stopped, and recorded before the next one is created, while the sandbox is %s",
+    (phase) => {
+      const starting = sandbox({ phase, ramet: { startingPod: cell } });
+      const { actions, status } = plan({ ...parts, sandbox: starting });
+      expect(actions.map((action) => action.do)).toEqual(["stopUnseen"]);
+      expect(actions).toContainEqual({
+        do: "stopUnseen",
+        target: {
+          namespace: "t",
+          name: "a",
+          uid: "uid-a",
+          podIp: cell.podIP,
+          podUid: "first",
+          cellKey: "first-key",
+          claims: [],
+        },
+      });
+      expect(status).toMatchObject({ phase, ramet: { removedPods: gone } });
+      expect(status?.ramet).not.toHaveProperty("startingPod");
+      const again = plan({ ...parts, sandbox: sandbox({ phase, ramet: { removedPods: gone } }) });
+      expect(again.status?.ramet?.removedPods ?? gone).toEqual(gone);
+      expect(again.actions.map((action) => action.do)).toEqual(["createPod", "stopUnseen"]);
+    },
+  );
+
+  it("is recorded also when an earlier one is dropped at the same time", () => {
+    const earlier = { ...cell, podUID: "earlier", at: now.toISOString() };
+    const starting = sandbox({ phase: "Resuming", ramet: { removedPods: [earlier] } });
+    const stopped = plan({ ...parts, sandbox: starting, removedStopped: new Set(["earlier"]) });
+    expect(stopped.status?.ramet?.removedPods).toEqual(gone);
+    const five = Array.from({ length: 5 }, (_, at) => ({ ...earlier, podUID: `earlier-${at}` }));
+    const full = plan({ ...parts, sandbox: sandbox({ phase: "Resuming", ramet: { removedPods: five } }) });
+    expect(full.status?.ramet?.removedPods).toEqual([...five.slice(1), ...gone]);
   });
 
   it("is stopped when a pause is complete that has captured nothing, and not for ever", () => {

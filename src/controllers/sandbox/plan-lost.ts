@@ -145,7 +145,8 @@ const mostRemoved = 5;
 
 /**
  * Has the cells of Pods that were removed without the word of their nodes stopped as soon as they respond. The status says which, so any
- * controllers do that. It does not keep the next Pod waiting: only that nobody routes to the old one is certain.
+ * controllers do that. The next Pod is created afterwards, because nothing else would show them then. It does not wait until they have
+ * stopped: only that nobody routes to them is certain.
  */
 export function withRemovedPods(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   const { sandbox, now, removedStopped } = state;
@@ -154,7 +155,8 @@ export function withRemovedPods(state: SandboxState, plan: SandboxPlan): Sandbox
   const { startingPod: _, ...started } = all;
   const lost = [...removedNow(state, status), ...removedBefore(state, plan)];
   const isNew = ({ podUID }: RemovedPod) => !before.some((one) => one.podUID === podUID);
-  const known = [...before, ...lost.filter(isNew)].slice(-mostRemoved);
+  const added = lost.filter(isNew);
+  const known = [...before, ...added].slice(-mostRemoved);
   const ramet = lost.length > 0 ? started : all;
   if (known.length === 0) return plan;
   const endsAt = ({ at }: RemovedPod) => Date.parse(at) + removedMilliseconds;
@@ -162,11 +164,11 @@ export function withRemovedPods(state: SandboxState, plan: SandboxPlan): Sandbox
   const kept = known.filter((one) => endsAt(one) > now.getTime() && !isStopped(one));
   const over = known.filter((one) => !kept.includes(one));
   const left = Math.min(repeatMilliseconds, ...kept.map((one) => endsAt(one) - now.getTime()));
-  const isChanged = kept.length !== before.length;
+  const isChanged = added.length > 0 || kept.length !== before.length;
   return {
     ...plan,
     actions: [
-      ...plan.actions,
+      ...plan.actions.filter((action) => added.length === 0 || action.do !== "createPod"),
       ...kept.map((one) => ({ do: "stopUnseen", target: targetOf(sandbox, one) }) as const),
       ...over.map(({ podUID }) => ({ do: "forgetUnseen", podUid: podUID }) as const),
     ],
@@ -189,8 +191,8 @@ function removedNow(state: SandboxState, status: SandboxStatus): RemovedPod[] {
 }
 
 /**
- * The Pods of earlier starts, pauses and rollbacks that are gone without the word of their nodes: added when the next one is created, and
- * when a pause completes.
+ * The Pods of earlier starts, pauses and rollbacks that are gone without the word of their nodes: added before the next one is created,
+ * and when a pause completes.
  */
 function removedBefore(
   { sandbox, formerCells = [], now }: SandboxState,

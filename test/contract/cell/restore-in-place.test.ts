@@ -128,7 +128,9 @@ describe("restore in place", () => {
   it("reports which programs were ended and which run then, if that is requested", async () => {
     const cell = await running("programs", { keepsWaiting: true });
     const started = "sleep 1000 & sleep 1000 & cp $(command -v sleep) '/tmp/a b'; '/tmp/a b' 1000 &";
-    await output(cell, `exec > /dev/null 2>&1; ${started}`);
+    // A child of the shell has its name until it executes the program.
+    const until = "until [ $(cat /proc/[0-9]*/comm | grep -cE '^(sleep|a b)$') = 3 ]; do sleep 0.01; done";
+    await output(cell, `exec > /dev/null 2>&1; ${started} ${until}`);
     const python = expect.stringMatching(/^python3/) as string;
     const one = { processes: 1, names: [python] };
     const reports = { reportsPrograms: true } as const;

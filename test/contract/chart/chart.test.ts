@@ -48,7 +48,12 @@ const samples: Record<string, unknown> = {
   gatewayReplicas: 1,
   "clientApi.replicas": 4,
   "clientApi.domain": "sandboxes.example.org",
+  "gateway.domain": "agents.example.org",
+  "gateway.tlsIssuer": "letsencrypt",
   "gateway.tlsSecret": "tls",
+  "gateway.service": "LoadBalancer",
+  "gateway.ingress": "nginx",
+  "gateway.gatewayApi": "infra/public/https",
   "gateway.url": "https://gateway.example.org",
   "gateway.ca": "-----BEGIN CERTIFICATE-----\nYWJj\n-----END CERTIFICATE-----\n",
   "gateway.exec": false,
@@ -81,6 +86,7 @@ const keys = keysOf("manifests").filter((key) => !["namespace", "noClusterRanges
 /** Settings that the command line does not accept together. */
 const excluded: readonly [string, string][] = [
   ["metricsNamespace", "metricsFromAllNamespaces"],
+  ["gateway.ingress", "gateway.gatewayApi"],
   ["store.address", "store.directory"],
   ["store.address", "store.claim"],
   ["store.roleArn", "store.serviceAccount"],
@@ -91,6 +97,9 @@ const excluded: readonly [string, string][] = [
 ];
 const needed: Record<string, string> = {
   "cells.nodeCacheSize": "cells.nodeCachePath",
+  "gateway.tlsIssuer": "gateway.domain",
+  "gateway.ingress": "gateway.domain",
+  "gateway.gatewayApi": "gateway.domain",
   "store.roleArn": "store.address",
   "store.serviceAccount": "store.address",
   "store.clientId": "store.address",
@@ -134,7 +143,9 @@ it("has a value for each setting, the version of the package, and nothing that H
 it("renders what `ramet manifests` prints, for all settings together and for many combinations", async () => {
   const mixed = Array.from({ length: 30 }, (_, at) => chosen(keys.filter((key) => isIn(`${at} ${key}`))));
   const beside = chosen(keys);
-  const releases = [images, beside, all, ...mixed].map((given, at) => ({
+  const exposed = { ...chosen(["gateway.domain"]), "gateway.gatewayApi": "infra/public" };
+  const issued = chosen(["gateway.domain", "gateway.tlsIssuer", "gateway.service"]);
+  const releases = [images, beside, all, exposed, issued, ...mixed].map((given, at) => ({
     namespace: at % 2 === 0 ? "ramet-system" : "platform",
     given: { ...("beside" in given ? { image: images.image } : images), ...given },
   }));
@@ -161,6 +172,8 @@ it("refuses values that it does not know, of another type, and that need others"
     [{ ...images, cells: { nodeCacheSize: "5Gi" } }, "properties 'nodeCachePath' required, if 'nodeCacheSize' exists"],
     [{ ...images, store: { secret: "keys" } }, "properties 'address' required, if 'secret' exists"],
     [{ ...images, store: { address: "gs://a", roleArn: samples["store.roleArn"] } }, "does not match pattern '^s3://'"],
+    [{ ...images, gateway: { ingress: "nginx" } }, "properties 'domain' required, if 'ingress' exists"],
+    [{ ...images, gateway: { domain: "a.b", ingress: "c", gatewayApi: "d/e" } }, "'/gateway': 'not' failed"],
     [{ ...images, metricsNamespace: "a", metricsFromAllNamespaces: true }, "'not' failed"],
     [{ image: images.image, beside: "openkruise", egress: { default: "deny" } }, "'/egress/default': false schema"],
     [{ image: images.image, beside: "openkruise", gatewayReplicas: 1 }, "'/gatewayReplicas': value must be 2"],

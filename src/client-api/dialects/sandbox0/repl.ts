@@ -96,13 +96,26 @@ export async function* printedBy(
   throw new RametError("Conflict", "The REPL ended during the execution", { hint: "Create another context" });
 }
 
-/** Separates what code has printed from the mark at its end, which may have begun. */
+/** The longest exit code, with the line's end. */
+const codeLength = 4;
+
+/**
+ * Separates what code has printed from the mark at its end, which may have begun: `rest` is not longer than that. Code can read the mark,
+ * and print it with anything after it.
+ */
 function splitAt(end: string, text: string): { printed: string; rest: string; exitCode?: number } {
-  const at = text.indexOf(end);
-  const [, exitCode] = /^(\d+)\n/.exec(at < 0 ? "" : text.slice(at + end.length)) ?? [];
-  const waiting = at < 0 ? text.indexOf("\0", Math.max(0, text.length - end.length)) : at;
-  const printed = waiting < 0 ? text : text.slice(0, waiting);
-  return { printed, rest: text.slice(printed.length), ...(exitCode !== undefined && { exitCode: Number(exitCode) }) };
+  let from = 0;
+  for (let at = text.indexOf(end); at >= 0; at = text.indexOf(end, from)) {
+    from = at + end.length;
+    const after = text.slice(from, from + codeLength);
+    const [, exitCode] = /^(\d{1,3})\n/.exec(after) ?? [];
+    if (exitCode !== undefined) return { printed: text.slice(0, at), rest: "", exitCode: Number(exitCode) };
+    if (from + after.length === text.length && /^\d{0,3}$/.test(after))
+      return { printed: text.slice(0, at), rest: text.slice(at) };
+  }
+  const begun = text.indexOf("\0", Math.max(from, text.length - end.length));
+  const printed = begun < 0 ? text : text.slice(0, begun);
+  return { printed, rest: text.slice(printed.length) };
 }
 
 interface Executing extends Code {

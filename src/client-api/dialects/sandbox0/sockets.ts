@@ -84,11 +84,13 @@ class CodeQueue {
     if (this.#waiting === mostWaiting)
       throw new RametError("TooManyRequests", `${mostWaiting} inputs wait for the end of an execution`);
     this.#waiting++;
+    const release = this.#socket.keep(input.data.length);
     this.#last = this.#last
       .then(() => this.#run(input))
       .catch((error: unknown) => this.#socket.report(error))
       .finally(() => {
         this.#waiting--;
+        release();
       });
   }
 
@@ -123,6 +125,8 @@ function watchSocket(guest: GuestClient, { signal }: Opened): ServeSocket {
       signal.addEventListener("abort", end);
       if (signal.aborted) end();
       socket.onMessage(async (text) => {
+        // What the client has sent before it left.
+        if (signal.aborted) return;
         const message = parsed(Watch, text);
         if (message.action === "unsubscribe") {
           const { watch_id: id } = message;
