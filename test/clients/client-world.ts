@@ -181,7 +181,7 @@ export const clientRules: RbacRule[] = [
   { apiGroups: [group], resources: ["sandboxes"], verbs: ["get", "list", "create", "patch", "delete"] },
   { apiGroups: [group], resources: ["sandboxes/exec"], verbs: ["create"] },
   { apiGroups: [group], resources: ["checkpoints"], verbs: ["list", "create", "delete"] },
-  { apiGroups: [rametGroup], resources: ["namedsnapshots"], verbs: ["get", "list", "create", "patch"] },
+  { apiGroups: [rametGroup], resources: ["namedsnapshots"], verbs: ["get", "list", "create", "patch", "delete"] },
   { apiGroups: [group], resources: ["sandboxtemplates", "sandboxsets"], verbs: ["get", "list"] },
 ];
 
