@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { reporters } from "../setup/reporters.ts";
 
 /** `npm run test:faults` without `--long`: runs one file at a time, because the tests kill and count processes. */
 export default defineConfig({
@@ -11,5 +12,6 @@ export default defineConfig({
     expect: { poll: { timeout: 20_000 } },
     fileParallelism: false,
     bail: 0,
+    reporters: reporters("default"),
   },
 });

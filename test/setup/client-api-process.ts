@@ -13,25 +13,26 @@ export class ClientApiProcess {
   readonly #kubeconfigPath: string;
   readonly #directory: string;
   readonly #port: number;
+  readonly #metricsPort: number;
   #child: Child | undefined;
 
-  private constructor(kubeconfigPath: string, directory: string, port: number) {
+  private constructor(kubeconfigPath: string, directory: string, [port, metricsPort]: readonly [number, number]) {
     this.#kubeconfigPath = kubeconfigPath;
     this.#directory = directory;
     this.#port = port;
+    this.#metricsPort = metricsPort;
   }
 
   static async start(kubeconfigPath: string): Promise<ClientApiProcess> {
     const directory = await mkdtemp(join(tmpdir(), "ramet-client-api-"));
-    const started = new ClientApiProcess(kubeconfigPath, directory, await freePort());
+    const started = new ClientApiProcess(kubeconfigPath, directory, [await freePort(), await freePort()]);
     await started.start();
     return started;
   }
 
   /** Starts it again, at the same address. Resolves when it answers requests. */
   async start(): Promise<void> {
-    const metricsPort = await freePort();
-    const ports = ["--port", `${this.#port}`, "--metrics-port", `${metricsPort}`];
+    const ports = ["--port", `${this.#port}`, "--metrics-port", `${this.#metricsPort}`];
     this.#child = await startChild({
       program: process.execPath,
       args: [ramet, "client-api", "--kubeconfig", this.#kubeconfigPath, ...ports],
@@ -43,7 +44,7 @@ export class ClientApiProcess {
       what: "the client API",
       clock: systemClock,
       timeoutMilliseconds: 30_000,
-      ready: () => isReady(metricsPort),
+      ready: () => isReady(this.#metricsPort),
       signal: new AbortController().signal,
     });
   }
