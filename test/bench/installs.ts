@@ -21,7 +21,7 @@ const npm =
 
 /**
  * What agents install, in a sandbox. Everything is in the image, so that no network is measured. `npm ci` of all packages of this
- * repository needs 1.6 GiB of memory by itself on any Linux, so it does not run with 512 MiB.
+ * repository needs 1.6 GiB of memory on any Linux, so it does not run with 512 MiB.
  */
 export const installs = {
   "pip install":

@@ -22,7 +22,7 @@ const mostEnded = 10_000;
 export class FormerPods {
   /** By the key of the sandbox: the cell in which it was last started. */
   readonly #started = new Map<string, KnownCell>();
-  /** The UIDs of Pods that their nodes or the controllers have ended. The oldest are dropped first. */
+  /** The UIDs of Pods of which `ended` was called. The oldest are dropped first. */
   readonly #ended = new Set<string>();
 
   constructor({ pods, nodes }: FormerPodsOptions) {
@@ -34,7 +34,7 @@ export class FormerPods {
     });
   }
 
-  /** The Pod with this UID runs nothing any more. */
+  /** Nothing runs in the Pod with this UID any more, or its cell was asked to stop for as long as that can matter. */
   ended(podUid: string): void {
     this.#ended.add(podUid);
     const [oldest] = this.#ended;
