@@ -4,6 +4,7 @@
  */
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { NodeCache } from "../../../src/cell/layers/node-cache.ts";
 import { RametError } from "../../../src/base/errors.ts";
 
@@ -43,7 +44,8 @@ try {
       const content = "x".repeat(sizeBytes);
       await writeFile(join(draft, "content"), content.slice(0, sizeBytes / 2));
       print("filling");
-      if (order.while === "waits") await new Promise(() => undefined);
+      // A promise that nothing can resolve is collected, and with it the file that has the lock.
+      if (order.while === "waits") await setTimeout(1 << 30);
       if (order.while === "is damaged") throw new RametError("CheckpointLost", "it is lost");
       await writeFile(join(draft, "content"), content);
     },
