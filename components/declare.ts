@@ -4,18 +4,17 @@ import {
   type CustomResource,
   type CustomResourceOptions,
   type Input,
-  log,
-  output,
   type Output,
   type Resource,
+  log,
+  output,
 } from "@pulumi/pulumi";
-import { findIgnored } from "../src/api/fields/find-ignored.ts";
-import { describeIgnored } from "../src/api/fields/ignored-condition.ts";
+import { describeIgnored, findIgnored } from "../src/api/fields/find-ignored.ts";
 import { isAccepting } from "../src/api/fields/ignored-fields.ts";
-import type { Manifest } from "../src/install/manifest.ts";
 import { digestOf } from "../src/api/schema/digest.ts";
+import type { Manifest } from "../src/install/manifest.ts";
 import { waitForConditions, waitTimeout } from "./await.ts";
-import { hasRametProvider, RametResource } from "./ramet-resource.ts";
+import { RametResource, hasRametProvider } from "./ramet-resource.ts";
 
 export interface DeclaringComponent {
   /** The component's name, a prefix of the names of its resources. */

@@ -1,4 +1,4 @@
-import { fieldsIgnored } from "../../src/api/fields/ignored-condition.ts";
+import { fieldsIgnored } from "../../src/api/fields/find-ignored.ts";
 import { conditionOf, type WithConditions } from "../../src/api/state/problem.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { visible } from "../../src/base/visible.ts";

@@ -13,7 +13,7 @@ import type { CheckpointStore } from "../store/checkpoint-store.ts";
 import { isLayer, type Manifest, piecesOf, sizeOf } from "../store/manifest.ts";
 import type { Backend, Capture, CheckpointName, CloneRequest, SandboxHolds } from "./backend.ts";
 import type { Started } from "./runtime.ts";
-import type { CellCredentials } from "./cell-keys.ts";
+import type { CellCredentials } from "./cluster-keys.ts";
 import { cellAddress, startDeadline, startOf, identityOf } from "./cell-runtime.ts";
 
 export interface CellBackendOptions {

@@ -7,7 +7,7 @@ import { RametError } from "../base/errors.ts";
 import { type Deadline, within } from "../base/within.ts";
 import type { CellAddress, CellClient } from "../cell/client/cell-client.ts";
 import { containerUser, GuestClient } from "../cell/client/guest-client.ts";
-import type { CellCredentials } from "./cell-keys.ts";
+import type { CellCredentials } from "./cluster-keys.ts";
 import type { SandboxRef, SandboxRuntime, Started } from "./runtime.ts";
 
 export interface CellRuntimeOptions {

@@ -1,7 +1,7 @@
 import type { CheckpointPart } from "../api/kinds/checkpoint.ts";
 import { RametError, unlessCode } from "../base/errors.ts";
 import type { ClaimSpec } from "../kube/volumes/volumes.ts";
-import type { Phases } from "../base/phases.ts";
+import type { Phases } from "../base/clock.ts";
 import type { Backend, Capture, CheckpointName, CloneRequest, RestoreInPlaceRequest } from "./backend.ts";
 import { type Backends, capturesVolumes } from "./backends.ts";
 import { checkpointRecord, type CheckpointRecord } from "./checkpoint-record.ts";

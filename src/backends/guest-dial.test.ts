@@ -5,7 +5,7 @@ import { cellPort, guestClientPort } from "../api/wire/cell-api.ts";
 import { cellProver } from "../cell/client/cell-proof.ts";
 import { CellClient } from "../cell/client/cell-client.ts";
 import { cellKeyFromPem, newCellKeyPem } from "../cell/client/cell-token.ts";
-import { podGuests } from "./acs/pod-guests.ts";
+import { podGuests } from "./acs/acs-clone.ts";
 import { cellRuntime } from "./cell-runtime.ts";
 
 /** A separate address, because the ports are fixed. */

@@ -1,3 +1,5 @@
+import { annotations } from "../api/names/labels.ts";
+import { systemNamespace } from "../api/names/system-names.ts";
 import { Pod } from "../api/schema/pod.ts";
 import { delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
@@ -5,19 +7,16 @@ import type { Log } from "../base/log.ts";
 import { CellClient } from "../cell/client/cell-client.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { coreResources } from "../kube/resource-ref.ts";
-import { boundStore } from "../store/store-at.ts";
 import type { CheckpointStore } from "../store/checkpoint-store.ts";
-import { encryptedStore, type EncryptionKey, type EncryptionKeys } from "../store/encryption/encrypted-store.ts";
+import { type EncryptionKey, type EncryptionKeys, encryptedStore } from "../store/encryption/encrypted-store.ts";
+import { boundStore } from "../store/store-at.ts";
 import type { Backend } from "./backend.ts";
 import { Backends } from "./backends.ts";
 import { cellBackend } from "./cell-backend.ts";
-import { clusterCredentials } from "./cell-keys.ts";
-import { csiBackend } from "./csi/csi-backend.ts";
-import { ClusterKeys } from "./cluster-keys.ts";
 import { cellRuntime } from "./cell-runtime.ts";
+import { ClusterKeys, clusterCredentials } from "./cluster-keys.ts";
+import { csiBackend } from "./csi/csi-backend.ts";
 import type { SandboxRuntime } from "./runtime.ts";
-import { annotations } from "../api/names/labels.ts";
-import { systemNamespace } from "../api/names/system-names.ts";
 
 export interface OpenBackendsOptions {
   client: KubeClient;

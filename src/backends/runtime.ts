@@ -6,7 +6,7 @@ import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import type { CellKey } from "../cell/client/cell-token.ts";
 import type { GuestClient } from "../cell/client/guest-client.ts";
-import type { Phases } from "../base/phases.ts";
+import type { Phases } from "../base/clock.ts";
 
 /** Runs sandboxes. A `Backend` takes their checkpoints. Aborting a signal ends the wait for the cell, not its operation. */
 export interface SandboxRuntime {

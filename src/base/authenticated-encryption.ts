@@ -1,13 +1,15 @@
 import {
+  type KeyObject,
   createCipheriv,
   createDecipheriv,
-  randomBytes,
+  createHash,
   createPrivateKey,
   createPublicKey,
   diffieHellman,
   generateKeyPairSync,
   hkdfSync,
-  type KeyObject,
+  randomBytes,
+  timingSafeEqual,
 } from "node:crypto";
 
 const algorithm = "aes-256-gcm";
@@ -83,4 +85,10 @@ function keyOf(shared: Buffer, sender: Buffer, recipient: Buffer): Buffer {
 
 function publicKeyOf(bytes: Buffer): KeyObject {
   return createPublicKey({ key: Buffer.concat([publicPrefix, bytes]), format: "der", type: "spki" });
+}
+
+/** Compares secrets in a time that reveals nothing about them, not even the length. */
+export function equalSecrets(one: string, other: string): boolean {
+  const [first, second] = [one, other].map((text) => createHash("sha256").update(text).digest()) as [Buffer, Buffer];
+  return timingSafeEqual(first, second);
 }

@@ -90,3 +90,53 @@ export function untilAborted(signal: AbortSignal): Promise<void> {
     onAbort(signal, resolve);
   });
 }
+
+/** The duration of each phase of an operation in milliseconds, in the order in which the phases ended. */
+export type Phases = Record<string, number>;
+
+/** Measures named phases, which may overlap or repeat, in milliseconds. */
+export class PhaseClock {
+  readonly phases: Phases = {};
+
+  /** Runs `work` as the phase `name`. Durations of the same phase are added up. */
+  async phase<T>(name: string, work: () => Promise<T>): Promise<T> {
+    const start = performance.now();
+    try {
+      return await work();
+    } finally {
+      this.phases[name] = (this.phases[name] ?? 0) + Math.round((performance.now() - start) * 10) / 10;
+    }
+  }
+}
+
+/** Measures consecutive phases in milliseconds. Each call of `end` names the phase since the previous call. */
+export function phaseTimer(): { phases: Phases; end(phase: string): void } {
+  const phases: Phases = {};
+  let since = performance.now();
+  return {
+    phases,
+    end: (phase) => {
+      const now = performance.now();
+      phases[phase] = Math.round((now - since) * 100) / 100;
+      since = now;
+    },
+  };
+}
+
+export interface BackoffOptions {
+  /** The delay before the first retry. */
+  baseMilliseconds: number;
+  maxMilliseconds: number;
+  /** The random share of a delay, from 0 to 1. @default 0.5 */
+  jitter?: number;
+}
+
+/**
+ * Returns the delay before a retry. `attempt` 0 is the first retry. The delay doubles up to the maximum. Its random share
+ * keeps clients that failed together from retrying together.
+ */
+export function backoffMilliseconds(options: BackoffOptions, attempt: number, random: () => number): number {
+  const full = Math.min(options.maxMilliseconds, options.baseMilliseconds * 2 ** Math.min(attempt, 30));
+  const jitter = options.jitter ?? 0.5;
+  return full * (1 - jitter) + full * jitter * random();
+}

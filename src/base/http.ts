@@ -1,7 +1,7 @@
 import { once } from "node:events";
-import { type IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
-import type { AddressInfo, Server, Socket } from "node:net";
-import type { Duplex } from "node:stream";
+import { type IncomingMessage, STATUS_CODES, ServerResponse } from "node:http";
+import { type AddressInfo, type Server, type Socket, connect } from "node:net";
+import type { Duplex, Writable } from "node:stream";
 import { type Clock, systemClock } from "./clock.ts";
 import type { ErrorCode } from "./error-codes.ts";
 import { RametError } from "./errors.ts";
@@ -52,7 +52,7 @@ export class CollectedBytes {
 
 const largestBlockBytes = 64 * 1024;
 
-export interface AnswerLimits {
+interface AnswerLimits {
   /** Names the answer in errors: `the cell's answer`. */
   what: string;
   limitBytes: number;
@@ -210,4 +210,30 @@ const statuses: Partial<Record<ErrorCode, number>> = {
 
 export function statusOf(code: ErrorCode): number {
   return statuses[code] ?? 500;
+}
+
+/** Resolves when a stream accepts more, or when it is closed. */
+export function untilWritable(stream: Writable): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      stream.off("drain", done).off("close", done);
+      resolve();
+    };
+    if (stream.closed || !stream.writableNeedDrain) done();
+    else stream.on("drain", done).on("close", done);
+  });
+}
+
+/** Whether a Unix socket accepts connections. */
+export function socketAccepts(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", () => {
+      resolve(false);
+    });
+  });
 }

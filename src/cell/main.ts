@@ -15,7 +15,7 @@ import { spawnLink } from "./network/link.ts";
 import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
 import { serveAccess } from "./server/container-access.ts";
 import { OpenResponses, cellServer } from "./server/server.ts";
-import { keepStateFile, writeState } from "./server/state-file.ts";
+import { keepStateFile, writeState } from "./server/reports.ts";
 import { TcpProbes } from "./server/tcp-probes.ts";
 import { tokenVerifier } from "./server/token-verifier.ts";
 import { cellPaths, cellSetting } from "./setting/cell-setting.ts";

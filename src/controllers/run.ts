@@ -1,44 +1,41 @@
 import type { RuntimeEgress } from "../api/egress/effective-egress.ts";
-import type { CellPodOptions } from "../api/pod/cell-pod.ts";
 import type { CellUserNamespaces } from "../api/names/system-names.ts";
+import type { CellPodOptions } from "../api/pod/cell-pod.ts";
 import type { NamespaceQuota } from "../api/quota/namespace-quota.ts";
 import type { Backend } from "../backends/backend.ts";
 import {
   clusterEnvironmentKey,
-  environmentSeal,
   credentialKeys,
+  environmentSeal,
   publishCredentialKey,
 } from "../backends/environment-seal.ts";
-import { openBackends, type OpenBackendsOptions, type OpenedBackends } from "../backends/open-backends.ts";
+import { type OpenBackendsOptions, type OpenedBackends, openBackends } from "../backends/open-backends.ts";
 import { defined } from "../base/defined.ts";
 import { silentLog } from "../base/log.ts";
-import type { Informer } from "../kube/informer.ts";
+import { type Informer, OwnWrites } from "../kube/informer.ts";
 import type { KubeObject } from "../kube/object.ts";
-import { OwnWrites } from "../kube/own-writes.ts";
 import { termsOfVolumes } from "../kube/volumes/volumes.ts";
 import { type RegistryAccess, RegistryTransport } from "../registry/registry-transport.ts";
 import { checkpointController } from "./checkpoint/controller.ts";
+import { createCache } from "./cluster/cache.ts";
+import type { Controller, ControllerParts } from "./cluster/controller-parts.ts";
+import { DataFindings, StoreReports } from "./cluster/data-findings.ts";
+import { Departures } from "./cluster/departures.ts";
+import { requestsOfOthers } from "./cluster/move-facts.ts";
+import { Exclusion, NamespaceQuotas, createInformers } from "./cluster/resources.ts";
 import { type EngineUpkeepOptions, runEngineUpkeep } from "./collect/engine-upkeep.ts";
 import { runCollector } from "./collect/run-collector.ts";
-import { createCache } from "./cluster/cache.ts";
-import { DataFindings } from "./cluster/data-findings.ts";
-import { Departures } from "./cluster/departures.ts";
-import { Exclusion, createInformers } from "./cluster/resources.ts";
-import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
 import { Engines, type EnginesOptions } from "./images/engines.ts";
-import type { Controller, ControllerParts } from "./cluster/controller-parts.ts";
-import { NamespaceQuotas } from "./cluster/namespace-quotas.ts";
-import { requestsOfOthers } from "./cluster/move-facts.ts";
-import { NodeCpus } from "./nodes/node-cpus.ts";
-import { nodeInformer, UserNamespaceSupport } from "./nodes/nodes.ts";
-import { StoreReports } from "./cluster/store-reports.ts";
 import { installCrds } from "./install-crds.ts";
+import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
 import { namedSnapshotController } from "./named-snapshot/controller.ts";
+import { NodeCpus } from "./nodes/node-cpus.ts";
+import { UserNamespaceSupport, nodeInformer } from "./nodes/nodes.ts";
+import { type ProcessOptions, eventRecorder, runTogether, whileFollowing, whileLeading } from "./run-together.ts";
 import { sandboxClaimController } from "./sandbox-claim/controller.ts";
 import { sandboxSetController } from "./sandbox-set/controller.ts";
 import { sandboxController } from "./sandbox/controller.ts";
-import { eventRecorder, type ProcessOptions, runTogether, whileFollowing, whileLeading } from "./run-together.ts";
-import { runSweeper, type SweepingOptions } from "./sweep.ts";
+import { type SweepingOptions, runSweeper } from "./sweep.ts";
 import { refuseOtherControllers, workUnlessOthersDo } from "./yield.ts";
 
 export interface RunControllersOptions extends ProcessOptions {

@@ -12,7 +12,7 @@ import { Backends } from "../backends/backends.ts";
 import { labels } from "../api/names/labels.ts";
 import type { Backend, CheckpointName } from "../backends/backend.ts";
 import { CellClient } from "../cell/client/cell-client.ts";
-import { cellCredentials, newCellCredentials } from "../backends/cell-keys.ts";
+import { cellCredentials, newCellCredentials } from "../backends/cluster-keys.ts";
 import type { Log } from "../base/log.ts";
 import { openForWrite } from "../store/open.ts";
 import { directoryStore } from "../store/directory/store.ts";

@@ -1,5 +1,6 @@
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
+import { isUnfinished, layerIdsOf } from "../api/state/checkpoint.ts";
 import { storeCodes } from "../api/store/store-report.ts";
 import type { Backend, CheckpointLiveness, CheckpointName, Swept } from "../backends/backend.ts";
 import { type Backends, capturesVolumes } from "../backends/backends.ts";
@@ -8,11 +9,9 @@ import { type Clock, delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Informer } from "../kube/informer.ts";
-import type { SweepMetrics } from "./metrics.ts";
-import type { DataFindings } from "./cluster/data-findings.ts";
-import type { StoreReports } from "./cluster/store-reports.ts";
-import { isUnfinished, layerIdsOf } from "../api/state/checkpoint.ts";
+import type { DataFindings, StoreReports } from "./cluster/data-findings.ts";
 import { dataNameOf, ownDataNameOf } from "./cluster/pause-checkpoint.ts";
+import type { SweepMetrics } from "./metrics.ts";
 
 export interface SweepingOptions {
   backends: Pick<Backends, "all">;

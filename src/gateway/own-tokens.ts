@@ -8,7 +8,7 @@ import type { ClientRequest } from "./exchange.ts";
 import { type Found, isUid } from "./routed-sandbox.ts";
 import { guestTokenHeader, trafficTokenHeader } from "./forwarded-headers.ts";
 import { Refusal } from "./refusal.ts";
-import { equalSecrets } from "../base/secrets.ts";
+import { equalSecrets } from "../base/authenticated-encryption.ts";
 import type { SandboxTokens } from "./sandbox-tokens.ts";
 
 export interface OwnTokensOptions {

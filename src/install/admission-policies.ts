@@ -2,7 +2,7 @@ import { labels } from "../api/names/labels.ts";
 import { controllerName, registrySecretPrefix, systemNamespace } from "../api/names/system-names.ts";
 import { nodeCacheVolumeName } from "../api/pod/cell-container.ts";
 import { group, rametGroup } from "../api/schema/kind.ts";
-import { importGuard } from "../api/volumes/import-guard.ts";
+import { importGuard } from "../api/kinds/volume-import.ts";
 import { admissionPolicy, mayCreateCells, policyOf, type PolicyScope, selectedNamespaces } from "./admission-policy.ts";
 import { credentialPolicies } from "./credential-policies.ts";
 import type { Manifest } from "./manifest.ts";

@@ -2,7 +2,7 @@ import { crdNames } from "../api/kinds/crd.ts";
 import { competingControllers } from "../api/names/other-controllers.ts";
 import { internalGroup, keyPowers, keySecrets, nextSecretOf, systemNamespace } from "../api/names/system-names.ts";
 import { group } from "../api/schema/kind.ts";
-import { importGuard } from "../api/volumes/import-guard.ts";
+import { importGuard } from "../api/kinds/volume-import.ts";
 import type { InstallOptions } from "./install-options.ts";
 import { narrowed, type Right, type Rights, rights, rightsOnNames } from "./rights.ts";
 

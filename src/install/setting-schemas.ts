@@ -1,11 +1,15 @@
 import * as z from "zod";
-import { engineIdPattern } from "../api/engine/engine-id.ts";
 import { namesMetadata, parseEgressRule } from "../api/egress/egress-rules.ts";
 import { isRegistryHost, parseImageReference } from "../api/names/image-reference.ts";
 import { parseLabelSelector } from "../api/names/label-selector.ts";
-import { cellUserNamespaces, nodeDirectoryPattern, systemNamespace } from "../api/names/system-names.ts";
+import {
+  cellUserNamespaces,
+  engineIdPattern,
+  nodeDirectoryPattern,
+  systemNamespace,
+} from "../api/names/system-names.ts";
 import { disruptionPolicies, parseCheckpointInterval } from "../api/pod/disruption.ts";
-import { parseLimit, type QuotaName } from "../api/quota/namespace-quota.ts";
+import { type QuotaName, parseLimit } from "../api/quota/namespace-quota.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
 import { RametError } from "../base/errors.ts";
 import { parseLayerSize } from "../base/quantity.ts";

@@ -1,7 +1,6 @@
 import { isIP, isIPv4 } from "node:net";
-import { engineIdPattern } from "../api/engine/engine-id.ts";
-import { nodeDirectoryPattern } from "../api/names/system-names.ts";
 import { isRegistryHost } from "../api/names/image-reference.ts";
+import { engineIdPattern, nodeDirectoryPattern } from "../api/names/system-names.ts";
 import { parseDuration } from "../base/duration.ts";
 import { RametError } from "../base/errors.ts";
 import { parseOriginUrl } from "./gateway-address.ts";

@@ -1,13 +1,12 @@
-import { RametError } from "../base/errors.ts";
-import type { BackoffOptions } from "../base/backoff.ts";
-import { type Clock, onAbort } from "../base/clock.ts";
+import { type BackoffOptions, type Clock, onAbort } from "../base/clock.ts";
 import { defined } from "../base/defined.ts";
+import { RametError } from "../base/errors.ts";
+import { type Log, silentLog } from "../base/log.ts";
 import type { Informer } from "./informer.ts";
 import type { Liveness } from "./liveness.ts";
-import { silentLog, type Log } from "../base/log.ts";
-import { controllerOf, keyOf, type KubeObject } from "./object.ts";
+import { type KubeObject, controllerOf, keyOf } from "./object.ts";
 import type { Change } from "./store.ts";
-import { WorkQueue, type QueueItem, type QueueMetrics } from "./work-queue.ts";
+import { type QueueItem, type QueueMetrics, WorkQueue } from "./work-queue.ts";
 
 /**
  * Nothing, or when to reconcile the key again even if nothing changes. With a `failure`, the key is retried as after an error, and at

@@ -1,23 +1,22 @@
 import * as z from "zod";
 import type { KindNames } from "../api/schema/kind.ts";
-import { backoffMilliseconds } from "../base/backoff.ts";
-import { type Clock, delay, systemClock } from "../base/clock.ts";
+import { type Clock, backoffMilliseconds, delay, systemClock } from "../base/clock.ts";
 import { defined } from "../base/defined.ts";
 import { RametError, unlessCode } from "../base/errors.ts";
 import type { Connection } from "./connection.ts";
 import { DataMap, type KubeObject, parseObject } from "./object.ts";
 import { ResourceClient } from "./resource-client.ts";
-import { coreResources, pathOf, refOf, type ResourceRef } from "./resource-ref.ts";
+import { type ResourceRef, coreResources, pathOf, refOf } from "./resource-ref.ts";
 import { type ApiStatus, apiStatusOf, readStatus, statusError } from "./status-error.ts";
 import {
   type ApiCaller,
   type ApiRequest,
-  createTransport,
   type HttpRequest,
   type HttpResponse,
-  networkError,
   type Transport,
   type Verb,
+  createTransport,
+  networkError,
   wasNeverSent,
 } from "./transport.ts";
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { KubeObject } from "./object.ts";
 import { ObjectStore } from "./store.ts";
-import { OwnWrites } from "./own-writes.ts";
+import { OwnWrites } from "./informer.ts";
 
 const version = (resourceVersion: string): KubeObject => ({
   metadata: { namespace: "t", name: "a", uid: "u", resourceVersion },

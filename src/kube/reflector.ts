@@ -1,7 +1,6 @@
+import { type BackoffOptions, backoffMilliseconds, delay } from "../base/clock.ts";
 import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
-import { backoffMilliseconds, type BackoffOptions } from "../base/backoff.ts";
-import { delay } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { KubeObject } from "./object.ts";
 import type { ResourceClient, SelectOptions } from "./resource-client.ts";

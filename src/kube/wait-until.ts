@@ -1,6 +1,5 @@
+import { backoffMilliseconds, canceled, delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
-import { backoffMilliseconds } from "../base/backoff.ts";
-import { canceled, delay } from "../base/clock.ts";
 import { within } from "../base/within.ts";
 import type { KubeObject } from "./object.ts";
 import { defaultReflectorTimings } from "./reflector.ts";

@@ -1,5 +1,4 @@
-import { backoffMilliseconds, type BackoffOptions } from "../base/backoff.ts";
-import type { Clock } from "../base/clock.ts";
+import { type BackoffOptions, type Clock, backoffMilliseconds } from "../base/clock.ts";
 
 /** Receives the state of a queue. */
 export interface QueueMetrics {

@@ -3,7 +3,7 @@ import { annotations } from "../api/names/labels.ts";
 import { type SnapshotState, hasCurrentEngine, isBuildFailure, snapshotState } from "../api/state/named-snapshot.ts";
 import { conditionOf, describeProblem, reportedBy } from "../api/state/problem.ts";
 import { RametError } from "../base/errors.ts";
-import { failureOf } from "../kube/reported-state.ts";
+import { failureOf } from "../kube/conditions.ts";
 import type { Settled, Wait, Watched } from "./objects.ts";
 
 /** The build that is waited for. */

@@ -9,7 +9,7 @@ import {
   whyNeverServing,
 } from "../api/state/sandbox.ts";
 import { RametError } from "../base/errors.ts";
-import { describeReport, describeState, failureOf } from "../kube/reported-state.ts";
+import { describeReport, describeState, failureOf } from "../kube/conditions.ts";
 import type { Settled, Wait, Watched } from "./objects.ts";
 
 /** `loaded`: it serves, and all of its memory is loaded, so that it no longer needs its checkpoint. */

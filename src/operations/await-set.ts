@@ -1,7 +1,7 @@
 import type { SandboxSet } from "../api/kinds/sandbox-set.ts";
 import { hasExactStock, setState } from "../api/state/set.ts";
 import { RametError } from "../base/errors.ts";
-import { describeReport, failureOf } from "../kube/reported-state.ts";
+import { describeReport, failureOf } from "../kube/conditions.ts";
 import { settlingMilliseconds } from "./await-build.ts";
 import type { Settled, Wait, Watched } from "./objects.ts";
 

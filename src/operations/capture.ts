@@ -1,7 +1,7 @@
 import type { Checkpoint, CheckpointManifest } from "../api/kinds/checkpoint.ts";
 import { checkpointState, isPreparing } from "../api/state/checkpoint.ts";
 import { RametError } from "../base/errors.ts";
-import { describeState, failureOf } from "../kube/reported-state.ts";
+import { describeState, failureOf } from "../kube/conditions.ts";
 import { objectOf, type Objects, type Settled, type Wait, type Watched } from "./objects.ts";
 
 /**

@@ -1,7 +1,7 @@
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { hasExited } from "../api/state/sandbox.ts";
 import { RametError } from "../base/errors.ts";
-import { describeState, failureOf } from "../kube/reported-state.ts";
+import { describeState, failureOf } from "../kube/conditions.ts";
 import type { Watched } from "./objects.ts";
 
 /**

@@ -5,7 +5,7 @@ import { rollbackRequest } from "../api/names/rollback-request.ts";
 import { RametError } from "../base/errors.ts";
 import { conditionOf } from "../api/state/problem.ts";
 import { missingPart } from "../api/state/sandbox.ts";
-import { describeState, failureOf } from "../kube/reported-state.ts";
+import { describeState, failureOf } from "../kube/conditions.ts";
 import type { Objects, Settled, Wait, Watched } from "./objects.ts";
 
 /**

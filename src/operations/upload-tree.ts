@@ -3,13 +3,12 @@ import { Readable } from "node:stream";
 import { type Checkpoint, checkpointKind } from "../api/kinds/checkpoint.ts";
 import { type Sandbox, sandboxKind } from "../api/kinds/sandbox.ts";
 import { annotations, labels } from "../api/names/labels.ts";
-import { TreeCheck } from "../api/tree/tree-check.ts";
-import { treeMetadata, treePurpose } from "../api/tree/tree-upload.ts";
+import { TreeCheck, treeMetadata, treePurpose } from "../api/tree/tree-check.ts";
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { awaitSandbox } from "./await-sandbox.ts";
 import { untilCaptured } from "./capture.ts";
-import { type Objects, objectOf, type Wait } from "./objects.ts";
+import { type Objects, type Wait, objectOf } from "./objects.ts";
 
 /** The time limit applies to the start of the sandbox, and then to the capture. */
 export interface TreeUpload extends Wait {

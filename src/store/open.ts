@@ -2,7 +2,7 @@ import type { Grant } from "../api/wire/grant.ts";
 import { openDirectoryForRead } from "./directory/read.ts";
 import { openDirectoryForWrite } from "./directory/write.ts";
 import { decrypting, encrypting } from "./encryption/sessions.ts";
-import { wrongAccess } from "./grant-check.ts";
+import { wrongAccess } from "./checkpoint-id.ts";
 import { openObjectsForRead } from "./objects/read.ts";
 import { openObjectsForWrite } from "./objects/publish.ts";
 import type { OpenForReadOptions, OpenForWriteOptions, ReadSession, WriteSession } from "./sessions.ts";

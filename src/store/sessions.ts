@@ -1,5 +1,4 @@
-import type { Clock } from "../base/clock.ts";
-import type { Phases } from "../base/phases.ts";
+import type { Clock, Phases } from "../base/clock.ts";
 import type { Manifest, ManifestDraft } from "./manifest.ts";
 
 export interface PublishedCheckpoint {

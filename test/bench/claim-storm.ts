@@ -1,26 +1,25 @@
 import { randomUUID } from "node:crypto";
 import { Registry } from "prom-client";
-import { apiVersion } from "../../src/api/schema/kind.ts";
 import { type SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
-import { NodeCpus } from "../../src/controllers/nodes/node-cpus.ts";
-import { nodeInformer } from "../../src/controllers/nodes/nodes.ts";
-import { Engines } from "../../src/controllers/images/engines.ts";
-import { createCache } from "../../src/controllers/cluster/cache.ts";
+import { apiVersion } from "../../src/api/schema/kind.ts";
 import { Backends } from "../../src/backends/backends.ts";
 import { environmentSeal } from "../../src/backends/environment-seal.ts";
-import { controllersMetrics } from "../../src/controllers/metrics.ts";
+import { silentLog } from "../../src/base/log.ts";
+import { createCache } from "../../src/controllers/cluster/cache.ts";
 import { createInformers } from "../../src/controllers/cluster/resources.ts";
+import { Engines } from "../../src/controllers/images/engines.ts";
+import { controllersMetrics } from "../../src/controllers/metrics.ts";
+import { NodeCpus } from "../../src/controllers/nodes/node-cpus.ts";
+import { nodeInformer } from "../../src/controllers/nodes/nodes.ts";
 import { sandboxClaimController } from "../../src/controllers/sandbox-claim/controller.ts";
 import { runController } from "../../src/kube/controller.ts";
 import { EventRecorder } from "../../src/kube/events.ts";
-import { Informer } from "../../src/kube/informer.ts";
+import { Informer, OwnWrites } from "../../src/kube/informer.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { silentLog } from "../../src/base/log.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
-import { OwnWrites } from "../../src/kube/own-writes.ts";
-import { openClaimWorld, type ClaimWorld } from "../cluster/claim-world.ts";
+import { type ClaimWorld, openClaimWorld } from "../cluster/claim-world.ts";
 import { untilStocked } from "../cluster/claimer.ts";
-import { summary, type Summary } from "./samples.ts";
+import { type Summary, summary } from "./samples.ts";
 
 /** The result of a storm of claims. */
 export interface ClaimStorm {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { guestClientPort } from "../../src/api/wire/cell-api.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
 import { containerUser, GuestClient } from "../../src/cell/client/guest-client.ts";
-import { clusterCredentials } from "../../src/backends/cell-keys.ts";
+import { clusterCredentials } from "../../src/backends/cluster-keys.ts";
 import { counterPort } from "../setup/counter.ts";
 import { slowTemplate } from "./counter.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";

@@ -1,14 +1,13 @@
 import { randomUUID } from "node:crypto";
-import { type Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
-import { setRevision } from "../../src/api/set/set-revision.ts";
-import { setSandbox } from "../../src/api/set/set-sandbox.ts";
-import { claimSandbox, type ClaimParts } from "../../src/operations/claim/claim-sandbox.ts";
+import { type Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { setRevision, setSandbox } from "../../src/api/set/set-revision.ts";
 import { FairTurns } from "../../src/base/fair-turns.ts";
-import { Stock } from "../../src/operations/claim/stock.ts";
-import type { ClaimRequest } from "../../src/operations/claim/request.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
+import { type ClaimParts, claimSandbox } from "../../src/operations/claim/claim-sandbox.ts";
+import type { ClaimRequest } from "../../src/operations/claim/request.ts";
+import { Stock } from "../../src/operations/claim/stock.ts";
 
 /** A claimer with its own connection, cache and stock, as in one process. */
 export interface Claimer {

@@ -2,7 +2,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
-import { clusterCredentials } from "../../src/backends/cell-keys.ts";
+import { clusterCredentials } from "../../src/backends/cluster-keys.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { counterScript } from "../setup/counter.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { credentials, makeClientConstructor } from "@grpc/grpc-js";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { loadRegistrationService } from "../../src/local/csi/protocol.ts";
+import { loadRegistrationService } from "../../src/local/csi/unary.ts";
 import { registrationProtoPath } from "../../src/local/volumes/local-volumes.ts";
 import { type CsiDriver, startCsiDriver } from "../setup/csi-driver.ts";
 

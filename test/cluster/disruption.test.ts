@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { annotations } from "../../src/api/names/labels.ts";
 import { localNodeLabels } from "../../src/api/names/system-names.ts";
 import { guestClientPort } from "../../src/api/wire/cell-api.ts";
-import { clusterCredentials } from "../../src/backends/cell-keys.ts";
+import { clusterCredentials } from "../../src/backends/cluster-keys.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
 import { containerUser, GuestClient } from "../../src/cell/client/guest-client.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";

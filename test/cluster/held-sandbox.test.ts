@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
 import { type Preparation, preparationAnnotation } from "../../src/kube/volumes/preparation.ts";
 import { volumeResources } from "../../src/kube/volumes/volumes.ts";
-import { driverName } from "../../src/local/csi/protocol.ts";
+import { driverName } from "../../src/local/csi/unary.ts";
 import { sandboxWithVolume } from "../setup/sandbox-with-volume.ts";
 import { volumesWorld } from "./volumes-world.ts";
 

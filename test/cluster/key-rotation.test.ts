@@ -1,17 +1,16 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { rotationConfigMap, rotationEntry } from "../../src/api/names/key-rotation.ts";
-import { gatewayKeySecret, systemNamespace, type KeyPower, nextSecretOf } from "../../src/api/names/system-names.ts";
-import { clusterCredentials } from "../../src/backends/cell-keys.ts";
-import { ClusterKeys } from "../../src/backends/cluster-keys.ts";
+import { type KeyPower, gatewayKeySecret, nextSecretOf, systemNamespace } from "../../src/api/names/system-names.ts";
+import { ClusterKeys, clusterCredentials } from "../../src/backends/cluster-keys.ts";
 import { RametError } from "../../src/base/errors.ts";
-import { CellClient, type CellAddress } from "../../src/cell/client/cell-client.ts";
+import { type CellAddress, CellClient } from "../../src/cell/client/cell-client.ts";
 import { type CellKey, cellKeyFromPem } from "../../src/cell/client/cell-token.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { counterPort, counterScript } from "../setup/counter.ts";
-import { accountToken, allowToReach, ask, startGateway, type RunningGateway } from "../setup/gateway.ts";
+import { type RunningGateway, accountToken, allowToReach, ask, startGateway } from "../setup/gateway.ts";
 import { memoryIo } from "../setup/memory-io.ts";
-import { openCluster, type Cluster } from "./controllers-cluster.ts";
+import { type Cluster, openCluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
 import { count, counterTemplate as template } from "./counter.ts";
 

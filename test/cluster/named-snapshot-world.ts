@@ -8,7 +8,7 @@ import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { cellRuntime } from "../../src/backends/cell-runtime.ts";
 import { sandboxRef } from "../../src/backends/runtime.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
-import { clusterCredentials } from "../../src/backends/cell-keys.ts";
+import { clusterCredentials } from "../../src/backends/cluster-keys.ts";
 import { logName } from "../../src/controllers/named-snapshot/names.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";

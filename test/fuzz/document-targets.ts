@@ -18,7 +18,7 @@ import { processEvents, EntriesAnswer } from "../../src/cell/client/guest-wire.t
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { readStatus, statusError } from "../../src/kube/status-error.ts";
 import { watchResource } from "../../src/kube/watch.ts";
-import { checkGrant } from "../../src/store/grant-check.ts";
+import { checkGrant } from "../../src/store/checkpoint-id.ts";
 import { parseManifest } from "../../src/store/manifest.ts";
 import { decodePublication, publishedCheckpoint } from "../../src/store/objects/publication.ts";
 import { bytesLike, jsonLike, valuesLike } from "./inputs.ts";

@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { isIPv6 } from "node:net";
 import { text } from "node:stream/consumers";
 import { RametError } from "../../src/base/errors.ts";
-import { publicFetch } from "../../src/controllers/named-snapshot/steps/public-fetch.ts";
+import { publicFetch } from "../../src/controllers/named-snapshot/steps/fetch-content.ts";
 
 /**
  * Fetches URLs in a network namespace where every address has a server, with a resolver of an attacker. The first part of a name tells

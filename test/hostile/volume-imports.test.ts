@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { annotations, labels } from "../../src/api/names/labels.ts";
-import { importGuard } from "../../src/api/volumes/import-guard.ts";
+import { importGuard } from "../../src/api/kinds/volume-import.ts";
 import { clientApiRights, clientRights } from "../../src/install/http-server-rights.ts";
 import { controllerRights } from "../../src/install/controller-rights.ts";
 import { admissionPolicy } from "../../src/install/admission-policy.ts";

@@ -4,7 +4,7 @@ import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { guestClientPort } from "../../src/api/wire/cell-api.ts";
-import { clusterCredentials } from "../../src/backends/cell-keys.ts";
+import { clusterCredentials } from "../../src/backends/cluster-keys.ts";
 import { delay, systemClock } from "../../src/base/clock.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
 import { containerUser, GuestClient } from "../../src/cell/client/guest-client.ts";

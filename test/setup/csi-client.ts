@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { systemClock } from "../../src/base/clock.ts";
 import { csiClient as open } from "../../src/local/csi/client.ts";
-import { loadCsiServices } from "../../src/local/csi/protocol.ts";
+import { loadCsiServices } from "../../src/local/csi/unary.ts";
 import { csiProtoPath } from "../../src/local/volumes/local-volumes.ts";
 
 const Volume = z.looseObject({

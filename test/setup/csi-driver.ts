@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "../../src/base/clock.ts";
-import { socketAccepts } from "../../src/base/sockets.ts";
+import { socketAccepts } from "../../src/base/http.ts";
 import { type Child, startChild, waitUntilReady } from "../../src/local/control-plane/child.ts";
 import { builtPrograms } from "./built-package.ts";
 

@@ -1,7 +1,7 @@
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLog } from "../../src/base/log.ts";
 import { csiClient } from "../../src/local/csi/client.ts";
-import { loadCsiServices } from "../../src/local/csi/protocol.ts";
+import { loadCsiServices } from "../../src/local/csi/unary.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { claimsIn } from "../../src/kube/volumes/volumes.ts";

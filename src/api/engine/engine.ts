@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import * as z from "zod";
 import { parsedJson } from "../../base/tolerant-parse.ts";
 import { Digest } from "../schema/digest.ts";
-import { engineIdPattern } from "./engine-id.ts";
+import { engineIdPattern } from "../names/system-names.ts";
 
 export const EngineBuild = z.object({
   /** From `runsc --version`. */

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { findIgnored, findIgnoredInTemplate } from "./find-ignored.ts";
-import { describeIgnored, ignoredCondition } from "./ignored-condition.ts";
+import { describeIgnored, findIgnored, findIgnoredInTemplate, ignoredCondition } from "./find-ignored.ts";
 
 const paths = (...args: Parameters<typeof findIgnored>) => findIgnored(...args).map(({ path }) => path);
 const container = { name: "main", image: "python" };

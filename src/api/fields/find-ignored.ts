@@ -1,4 +1,5 @@
-import { type AcceptingKind, type IgnoredField, ignoredFields, type IgnoredReason } from "./ignored-fields.ts";
+import type { Condition } from "../schema/metadata.ts";
+import { type AcceptingKind, type IgnoredField, type IgnoredReason, ignoredFields } from "./ignored-fields.ts";
 
 /** A field of an object that has no effect. */
 export interface FoundField {
@@ -9,7 +10,7 @@ export interface FoundField {
 }
 
 /** The parts of an object, or of a manifest, that can have fields without effect. */
-export interface Accepting {
+interface Accepting {
   metadata?: { annotations?: Record<string, string> | undefined };
   spec: object;
 }
@@ -101,3 +102,44 @@ function next({ value, at }: ValueAt, step: Step): ValueAt[] {
 function own(value: object, key: string, at: string): ValueAt[] {
   return Object.hasOwn(value, key) ? [{ value: (value as Record<string, unknown>)[key], at, key }] : [];
 }
+
+/** The type of the condition. Absent: every field of the object has an effect. */
+export const fieldsIgnored = "FieldsIgnored";
+
+interface IgnoredCondition extends Omit<Condition, "lastTransitionTime"> {
+  type: typeof fieldsIgnored;
+  status: "True";
+  reason: IgnoredReason;
+}
+
+/**
+ * Returns the condition that names fields without effect; undefined without any. It depends on nothing but the fields, so it
+ * changes only with them.
+ */
+export function ignoredCondition(fields: readonly FoundField[]): IgnoredCondition | undefined {
+  const [first] = fields;
+  if (first === undefined) return undefined;
+  const isOne = fields.every(({ reason }) => reason === first.reason);
+  const reason = isOne ? first.reason : "SeveralReasons";
+  return { type: fieldsIgnored, status: "True", reason, message: describeIgnored(fields) };
+}
+
+/** Names the fields, by why they have no effect, in at most 1024 characters. */
+export function describeIgnored(fields: readonly FoundField[]): string {
+  const named = fields.slice(0, mostFields);
+  const sentences = [...Map.groupBy(named, ({ why }) => why)].map(([why, group]) => {
+    const verb = group.length === 1 ? "has" : "have";
+    return `${group.map(({ path }) => printable(path, longestPath)).join(", ")} ${verb} no effect: ${why}`;
+  });
+  const more = fields.length > named.length ? `, and ${fields.length - named.length} more fields` : "";
+  const text = sentences.join(". ");
+  const room = longestMessage - more.length;
+  return (text.length <= room ? text : `${text.slice(0, room - 1)}…`) + more;
+}
+
+/** A Pod template and its lists have no schema, so an object can have thousands of them. */
+const mostFields = 10;
+/** As OpenKruise Agents limits the messages of its conditions. */
+const longestMessage = 1024;
+
+const longestPath = 120;

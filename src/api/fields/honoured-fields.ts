@@ -20,7 +20,7 @@ export const honouredFields = {
     "spec.volumeClaimTemplates[]": "controllers/origin/resolve-template.ts",
   },
   SandboxSet: {
-    "spec.replicas": "controllers/sandbox-set/pool.ts",
+    "spec.replicas": "controllers/sandbox-set/state.ts",
     "spec.pauseStrategy.type": "api/set/set-revision.ts",
     "spec.pauseStrategy.hibernateStrategy.type": "api/fields/ignored-fields.ts",
     "spec.persistentContents[]": "api/set/set-revision.ts",
@@ -66,7 +66,7 @@ export const honouredFields = {
     "spec.quiesce": "controllers/checkpoint/quiesce.ts",
     "spec.ttlAfterFinished": "api/kinds/checkpoint.ts",
     "spec.volumeImport": "controllers/checkpoint/import.ts",
-    "spec.volumeImport.volumes[]": "backends/csi/imported-content.ts",
+    "spec.volumeImport.volumes[]": "backends/csi/release-data.ts",
     "spec.volumeImport.volumes[].sizeBytes": "backends/csi/import-volumes.ts",
     "spec.volumeImport.volumes[].consistency": "backends/csi/import-volumes.ts",
     "spec.volumeImport.volumes[].cutAt": "backends/csi/import-volumes.ts",

@@ -1,6 +1,6 @@
 import { RametError } from "../../base/errors.ts";
 import { quantityToBytes } from "../../base/quantity.ts";
-import { equalSecrets } from "../../base/secrets.ts";
+import { equalSecrets } from "../../base/authenticated-encryption.ts";
 import { type ApiKey, type ApiKeySpec, mostDigests } from "../kinds/api-key.ts";
 import { defaultKeyLimits } from "../schema/default-key-limits.ts";
 

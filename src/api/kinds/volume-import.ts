@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { group } from "../schema/kind.ts";
 import { Time } from "../schema/metadata.ts";
 import { OptionalFlag, atomicList, listBy } from "../schema/rules.ts";
 import { mostVolumes } from "./sandbox-parts.ts";
@@ -64,3 +65,30 @@ export const VolumeImport = z
     "Snapshots that exist at CSI drivers, instead of a sandbox to capture. Requires the verb import on checkpoints of the namespace.",
   );
 export type VolumeImport = z.infer<typeof VolumeImport>;
+
+const field = "object.?spec.?volumeImport";
+
+/**
+ * The admission policy for imports of volumes. Controllers create the contents with their own rights, so the rights of the user must be
+ * checked while that user is known. It applies in all namespaces. The controllers compare the installed policy with this one before they
+ * honour an import.
+ */
+export const importGuard = {
+  name: "ramet-volume-imports",
+  apiGroup: group,
+  operations: ["CREATE", "UPDATE"],
+  resources: ["checkpoints"],
+  conditions: [
+    {
+      name: "import-requested",
+      expression: `${field}.hasValue() && (oldObject == null || ${field} != oldObject.?spec.?volumeImport)`,
+    },
+  ],
+  validations: [
+    {
+      expression: `authorizer.group("${group}").resource("checkpoints").namespace(request.namespace).check("import").allowed()`,
+      message:
+        "spec.volumeImport names snapshots of other namespaces or clusters: get the right to import checkpoints (the verb import) in this namespace",
+    },
+  ],
+};

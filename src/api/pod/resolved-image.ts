@@ -2,6 +2,7 @@ import * as z from "zod";
 import { parsedJson } from "../../base/tolerant-parse.ts";
 import { annotations } from "../names/labels.ts";
 import type { PodTemplateSpec } from "../schema/pod-template.ts";
+import type { CellState } from "../wire/cell-api.ts";
 import { mainContainer } from "./container-spec.ts";
 
 /** How an image is started: its fields that apply to fields that a Pod's container leaves out. `RAMET_IMAGE_CONFIG` of a cell. */
@@ -74,3 +75,35 @@ export function capturedImage(
 export function imageOfTemplate(template: PodTemplateSpec): ResolvedImage | undefined {
   return recordedImage(template.metadata, mainContainer(template).image);
 }
+
+/** Why probes of a sandbox fail if neither its template nor its image names a program. The reason is that of the local node. */
+export const missingEntrypoint = {
+  reason: "EntrypointMissing",
+  cause: "no program was started in the sandbox, because its template has no command and its image has no entrypoint",
+  hint: "Set command in the template, or build the image with an entrypoint",
+} as const;
+
+/** Whether the cell has started no program. The programs of a restored sandbox are in its memory. */
+export function startedNothing({ lacksEntrypoint, memory }: CellState): boolean {
+  return lacksEntrypoint === true && memory === undefined;
+}
+
+/** A container of a cell, as the API server has it. */
+interface CellContainer {
+  env?: readonly { name: string; value?: string | undefined }[] | undefined;
+}
+
+/** As {@link startedNothing}, from the Pod. Only the local node knows its images, so their configuration is not in its Pods. */
+export function startsNothing({ env = [] }: CellContainer): boolean {
+  const valueOf = (name: string) => env.find((one) => one.name === name)?.value;
+  const cell = parsedJson(Started, valueOf("RAMET_CELL"));
+  const image = parsedJson(ImageConfig, valueOf("RAMET_IMAGE_CONFIG"));
+  if (cell?.start !== "boot" || image === undefined) return false;
+  const { command, args } = cell.container;
+  return [command, args, image.entrypoint, image.cmd].every((words) => words.length === 0);
+}
+
+const Words = z.array(z.string()).default([]);
+
+/** The fields of a cell's configuration that say what it starts, of any release. */
+const Started = z.object({ start: z.string(), container: z.object({ command: Words, args: Words }) });

@@ -1,10 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { countOf } from "../../controllers/sandbox-set/state.ts";
-import { SandboxTemplate, type SandboxTemplateSpec } from "../kinds/sandbox-template.ts";
 import { SandboxSet, type SandboxSetSpec } from "../kinds/sandbox-set.ts";
-import { setRevision } from "./set-revision.ts";
-import { setSandbox } from "./set-sandbox.ts";
+import { SandboxTemplate, type SandboxTemplateSpec } from "../kinds/sandbox-template.ts";
+import { setRevision, setSandbox } from "./set-revision.ts";
 
 const meta = (name: string) => ({
   name,

@@ -1,23 +1,29 @@
-import type { CapturedVolume, CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import type { VolumeSnapshotRequest } from "../../api/kinds/checkpoint-spec.ts";
+import type { CapturedVolume, CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { defined } from "../../base/defined.ts";
-import { quantityToBytes } from "../../base/quantity.ts";
 import { RametError, unlessCode } from "../../base/errors.ts";
+import { quantityToBytes } from "../../base/quantity.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { type Snapshot, snapshotClassesIn, snapshotsIn, type GroupSnapshot } from "../../kube/volumes/snapshots.ts";
+import { type GroupSnapshot, type Snapshot, snapshotClassesIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import type { Backend, Capture, CaptureRequest, CheckpointName } from "../backend.ts";
-import { capturedVolume, hasRequestedName, numberOfVolumes, snapshotManifest } from "./captured-volume.ts";
+import {
+  type CapturableVolume,
+  capturedVolume,
+  hasRequestedName,
+  numberOfVolumes,
+  snapshotManifest,
+  volumesToCapture,
+} from "./captured-volume.ts";
 import { fillClaim } from "./fill-claim.ts";
-import { all, type CapturedSnapshot, followSnapshot, type Wanted, stateOfSnapshot } from "./follow-snapshots.ts";
-import { captureGroups, type CapturedGroups, discardGroups, Refusals } from "./groups/capture-groups.ts";
-import { findGroups, type FoundGroup } from "./groups/find-groups.ts";
+import { type CapturedSnapshot, type Wanted, all, followSnapshot, stateOfSnapshot } from "./follow-snapshots.ts";
+import { type CapturedGroups, Refusals, captureGroups, discardGroups } from "./groups/capture-groups.ts";
+import { type FoundGroup, findGroups } from "./groups/find-groups.ts";
 import { readyMembers } from "./groups/follow-group.ts";
 import { removeGroups } from "./groups/remove-group.ts";
 import { importVolumes, removeImports } from "./import-volumes.ts";
 import { removeSnapshot, setDeletionPolicy, snapshotsOf } from "./remove-snapshots.ts";
 import { checkpointClass, requestedClass } from "./snapshot-class.ts";
 import { sweepSnapshots } from "./sweep-snapshots.ts";
-import { type CapturableVolume, volumesToCapture } from "./volumes-to-capture.ts";
 
 export interface CsiBackendOptions {
   client: KubeClient;

@@ -9,15 +9,22 @@ import type { KubeManifest } from "../../kube/object.ts";
 import {
   type Snapshot,
   type SnapshotClass,
-  snapshotClassesIn,
   type SnapshotContent,
+  snapshotClassesIn,
   snapshotContentsIn,
   snapshotsIn,
 } from "../../kube/volumes/snapshots.ts";
 import type { Capture, CheckpointName, ImportVolumesRequest } from "../backend.ts";
-import { all, type CapturedSnapshot, followSnapshot } from "./follow-snapshots.ts";
-import { describedVolume, importedContent, importedSnapshot, isImported } from "./imported-content.ts";
-import { hasSameData, isReleased, mayDeleteData } from "./release-data.ts";
+import { type CapturedSnapshot, all, followSnapshot } from "./follow-snapshots.ts";
+import {
+  describedVolume,
+  hasSameData,
+  importedContent,
+  importedSnapshot,
+  isImported,
+  isReleased,
+  mayDeleteData,
+} from "./release-data.ts";
 import { isOrphaned, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
 import { checkpointClass } from "./snapshot-class.ts";
 

@@ -5,18 +5,17 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import {
-  contentAnnotations,
-  volumeFinalizers,
   type Snapshot,
   type SnapshotContent,
+  contentAnnotations,
   snapshotContentsIn,
   snapshotsIn,
+  volumeFinalizers,
 } from "../../kube/volumes/snapshots.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import type { CheckpointName } from "../backend.ts";
 import { capturedVolume } from "./captured-volume.ts";
-import { isImported } from "./imported-content.ts";
-import { releaseData } from "./release-data.ts";
+import { isImported, releaseData } from "./release-data.ts";
 
 /** The VolumeSnapshots of a checkpoint. Others with its label, which a user may have created, are left alone. */
 export async function snapshotsOf(client: KubeClient, name: CheckpointName): Promise<Snapshot[]> {

@@ -1,26 +1,25 @@
 import { labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { quantityToBytes } from "../../base/quantity.ts";
-import {
-  type Snapshot,
-  type SnapshotContent,
-  snapshotContentsIn,
-  snapshotsIn,
-  type GroupKinds,
-  groupKindsOf,
-  type GroupSnapshotContent,
-} from "../../kube/volumes/snapshots.ts";
-import type { CheckpointName, Swept } from "../backend.ts";
-import { capturedVolume, checkpointOfSnapshot, numberOfVolumes } from "./captured-volume.ts";
-import { isImported } from "./imported-content.ts";
-import { isRamets, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
-import { touch, isOld, isRemoved, isServed, type SweepSnapshotsOptions } from "./sweep-rules.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeObject } from "../../kube/object.ts";
+import {
+  type GroupKinds,
+  type GroupSnapshotContent,
+  type Snapshot,
+  type SnapshotContent,
+  groupKindsOf,
+  snapshotContentsIn,
+  snapshotsIn,
+} from "../../kube/volumes/snapshots.ts";
 import { claimsIn } from "../../kube/volumes/volumes.ts";
-import { checkpointsOnClaim, unlabelClaims } from "./groups/find-groups.ts";
+import type { CheckpointName, Swept } from "../backend.ts";
+import { capturedVolume, checkpointOfSnapshot, numberOfVolumes } from "./captured-volume.ts";
+import { checkpointsOnClaim, groupRecord, unlabelClaims } from "./groups/find-groups.ts";
 import { releaseGroupData, removeGroup, removeGroupContent } from "./groups/remove-group.ts";
-import { groupRecord } from "./groups/group-record.ts";
+import { isImported } from "./release-data.ts";
+import { isRamets, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
+import { type SweepSnapshotsOptions, isOld, isRemoved, isServed, touch } from "./sweep-rules.ts";
 
 /**
  * Removes the VolumeSnapshots of checkpoints without an object, and the contents that such VolumeSnapshots have left behind, with

@@ -1,21 +1,20 @@
 import { setImmediate as immediate } from "node:timers/promises";
-import type { CheckpointRequest, CheckpointResult } from "../../api/wire/cell-api.ts";
 import type { EngineBuild } from "../../api/engine/engine.ts";
-import type { Clock } from "../../base/clock.ts";
+import type { CheckpointRequest, CheckpointResult } from "../../api/wire/cell-api.ts";
+import { type Clock, PhaseClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError, isFulfilled } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
 import { type Manifest, type ManifestDraft, stagedBytes } from "../../store/manifest.ts";
 import { openForWrite } from "../../store/open.ts";
 import { scratchHint, spaceHint } from "../../store/store-error.ts";
-import { type CellSetting, imageRan } from "../setting/cell-setting.ts";
 import type { GuestControl } from "../client/guest-control.ts";
-import type { Activity } from "./activity.ts";
 import { captureLayer } from "../layers/capture-layer.ts";
-import { type ImageWrites, memoryPagesIn } from "../sandbox/saved-image.ts";
-import { pageWritesFor } from "./capture-room.ts";
-import { PhaseClock } from "../../base/phases.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import { type ImageWrites, memoryPagesIn } from "../sandbox/saved-image.ts";
+import { type CellSetting, imageRan } from "../setting/cell-setting.ts";
+import type { Activity } from "./activity.ts";
+import { pageWritesFor } from "./capture-room.ts";
 
 export interface CaptureSubject {
   sandbox: Sandbox;

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { PassThrough, type Readable } from "node:stream";
 import type { RametError } from "../../base/errors.ts";
-import { untilWritable } from "../../base/sockets.ts";
+import { untilWritable } from "../../base/http.ts";
 import { guestFailure, unreachable } from "./guest-http.ts";
 import { envelope, envelopes, StreamEnd } from "./guest-wire.ts";
 

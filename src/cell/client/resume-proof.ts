@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import { equalSecrets } from "../../base/secrets.ts";
+import { equalSecrets } from "../../base/authenticated-encryption.ts";
 import type { Clock } from "../../base/clock.ts";
 
 /** The header with which a gateway proves to the client API that it is one. */

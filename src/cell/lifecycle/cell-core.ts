@@ -4,7 +4,7 @@ import type { EngineBuild } from "../../api/engine/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
-import type { GuestIdentity } from "../sandbox/guest-identity.ts";
+import type { GuestIdentity } from "../sandbox/handover.ts";
 import type { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { Activity } from "../checkpoint/activity.ts";

@@ -1,4 +1,5 @@
 import type { Duplex } from "node:stream";
+import type { EngineBuild } from "../../api/engine/engine.ts";
 import type {
   CellState,
   CheckpointRequest,
@@ -14,22 +15,20 @@ import type {
   RestoreRequest,
   RestoreResult,
 } from "../../api/wire/cell-api.ts";
-import type { EngineBuild } from "../../api/engine/engine.ts";
+import { PhaseClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { PhaseClock } from "../../base/phases.ts";
-import { captureCheckpoint, type HeldPause } from "../checkpoint/capture.ts";
+import { type HeldPause, captureCheckpoint } from "../checkpoint/capture.ts";
 import type { EntrypointExit } from "../client/guest-control.ts";
-import type { DialOptions } from "../network/link-dial.ts";
+import type { DialOptions } from "../network/link-lines.ts";
 import { engineBuild } from "../sandbox/engine-build.ts";
-import { capacityOf, GuestIdentity } from "../sandbox/guest-identity.ts";
+import { GuestIdentity, capacityOf } from "../sandbox/handover.ts";
 import { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { type CellSetting, ownLayer, stateOf } from "../setting/cell-setting.ts";
 import { type CellCore, CellCredentials, type CellDependencies, createWaiting, createWaitingOn } from "./cell-core.ts";
 import { Hold } from "./hold.ts";
-import { openSandbox } from "./open-sandbox.ts";
-import { restore, restoreInPlace } from "./restore.ts";
+import { openSandbox, restore, restoreInPlace } from "./restore.ts";
 import { LastOperation, States } from "./states.ts";
 import { Termination } from "./termination.ts";
 

@@ -1,13 +1,21 @@
-import type { RestoreInPlaceCall, RestoreRequest, RestoreResult } from "../../api/wire/cell-api.ts";
 import type { Programs } from "../../api/schema/metadata.ts";
+import type {
+  CellState,
+  Identity,
+  RestoreInPlaceCall,
+  RestoreRequest,
+  RestoreResult,
+} from "../../api/wire/cell-api.ts";
+import { PhaseClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
-import { PhaseClock } from "../../base/phases.ts";
+import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
-import { openRestoreSource, type RestoreSource } from "../checkpoint/restore-source.ts";
+import { type RestoreSource, openRestoreSource } from "../checkpoint/restore-source.ts";
+import type { GuestControl } from "../client/guest-control.ts";
 import { keepOnlyLayers } from "../layers/layer-cache.ts";
+import { untilGuestAnswers } from "../sandbox/handover.ts";
 import { imageRan, ownLayer } from "../setting/cell-setting.ts";
 import type { CellCore } from "./cell-core.ts";
-import { openSandbox } from "./open-sandbox.ts";
 
 /**
  * Restores a checkpoint into a cell in which no sandbox has run yet.
@@ -123,5 +131,60 @@ function openSource(
     image: imageRan(setting),
     report,
     build: engineBuild,
+  });
+}
+
+/** How long a replaced sandbox stays before it is removed, so that the new one has the CPU for its first responses. */
+const removeReplacedMilliseconds = 200;
+
+interface OpenSandboxOptions {
+  identity: Identity;
+  clone: boolean;
+  /** How many identities the guest's memory had before. Undefined if unknown. */
+  before: number | undefined;
+}
+
+/** The step between start or restore and traffic: gives the guest its identity, then opens ingress and egress. */
+export async function openSandbox(
+  core: CellCore,
+  { identity, clone, before }: OpenSandboxOptions,
+  phases: PhaseClock,
+): Promise<CellState> {
+  const { environment, states, clock } = core;
+  const guest = environment.guest();
+  const { ended } = environment.sandbox;
+  core.identity.reset(before);
+  // Before the entrypoint starts, which gets the variables of the trust store.
+  await untilGuestAnswers(() => core.credentials.trustedBy(guest), { ended, clock });
+  const generation = await core.identity.give(guest, identity, {
+    clone,
+    via: (what, call) => phases.phase(what, () => untilGuestAnswers(call, { ended, clock })),
+  });
+  await phases.phase("gate", async () => {
+    await environment.limitCpu();
+    await environment.network.setGate(true);
+  });
+  void followEntrypoint(core, guest);
+  clock.schedule(removeReplacedMilliseconds, () => {
+    removeReplaced(core);
+  });
+  // The answer has the engine, which was determined while the sandbox started. The next checkpoint needs it too.
+  await core.engineBuild().catch(() => undefined);
+  return states.set({ phase: "running", ready: true, generation });
+}
+
+/** When the entrypoint exits, the sandbox stops with its exit code, as a container does. */
+async function followEntrypoint(core: CellCore, guest: GuestControl): Promise<void> {
+  const { sandbox } = core.environment;
+  const exit = await guest.untilExit(sandbox.ended);
+  if (exit === undefined || sandbox.destroyed) return;
+  const exceeded = sandbox.exceededLimit();
+  if (exceeded === undefined) core.onEntrypointExit(exit);
+  else core.fail(exceeded);
+}
+
+function removeReplaced({ environment, report }: CellCore): void {
+  environment.removeReplaced().catch((error: unknown) => {
+    report("removing the replaced sandbox failed", { message: RametError.from(error).message });
   });
 }

@@ -3,8 +3,7 @@ import type { Duplex } from "node:stream";
 import type { EgressPolicy, EgressReport, LinkCredentials } from "../../api/wire/cell-api.ts";
 import { isAborted, onAbort } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import { dialLink, type DialOptions } from "./link-dial.ts";
-import { LinkLines } from "./link-lines.ts";
+import { type DialOptions, LinkLines, dialLink } from "./link-lines.ts";
 
 export interface LinkConfig {
   /** Path of the Unix socket that link creates for connections to the sandbox: at most 107 bytes. */

@@ -3,7 +3,7 @@ import { mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { type Clock, delay } from "../../base/clock.ts";
-import { untilWritable } from "../../base/sockets.ts";
+import { untilWritable } from "../../base/http.ts";
 
 const rotateAtBytes = 10 * 1024 * 1024;
 /** A longer line is cut. */

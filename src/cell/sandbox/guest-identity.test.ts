@@ -1,13 +1,12 @@
-import { createServer, type Server } from "node:http";
-import { createConnection, type AddressInfo } from "node:net";
 import { once } from "node:events";
+import { type Server, createServer } from "node:http";
+import { type AddressInfo, createConnection } from "node:net";
 import { json } from "node:stream/consumers";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { systemClock } from "../../base/clock.ts";
 import type { Identity } from "../../api/wire/cell-api.ts";
+import { systemClock } from "../../base/clock.ts";
 import { GuestControl, type GuestInit } from "../client/guest-control.ts";
-import { GuestIdentity } from "./guest-identity.ts";
-import { untilGuestAnswers } from "./handover.ts";
+import { GuestIdentity, untilGuestAnswers } from "./handover.ts";
 
 /** A stand-in for the guest's control port. It accepts each generation higher than its own, and runs no hooks. */
 class StandInGuest {

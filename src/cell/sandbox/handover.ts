@@ -1,3 +1,6 @@
+import { availableParallelism, totalmem } from "node:os";
+import { isDeepStrictEqual } from "node:util";
+import type { Capacity } from "../../api/schema/metadata.ts";
 import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
 import { type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
@@ -41,7 +44,7 @@ function isUnreachable(error: unknown): boolean {
   return error instanceof RametError && (error.code === "GuestUnreachable" || error.code === "Unavailable");
 }
 
-export interface HandoverRequest {
+interface HandoverRequest {
   identity: Identity;
   limits: ContainerSpec["resources"];
   clone: boolean;
@@ -86,11 +89,74 @@ export async function handover(
  * The highest generation that the guest may have when it gets its next identity. An identity that was in transit when the guest
  * last responded, or when its memory was captured, may still arrive. The next identity must not be mistaken for a repeat of it.
  */
-export async function furthestGeneration(guest: GuestControl): Promise<number> {
+async function furthestGeneration(guest: GuestControl): Promise<number> {
   return (await guest.health()).generation + 1;
 }
 
 function hookFailed({ path, exitCode, timedOut, output }: GuestInitResult["hooks"][number]): RametError {
   const how = timedOut ? `did not exit within ${hookTimeoutMilliseconds} ms` : `exited with code ${exitCode}`;
   return new RametError("HandoverFailed", `the hook ${path} ${how}${output === "" ? "" : `: ${output.trim()}`}`);
+}
+
+interface GiveOptions {
+  clone: boolean;
+  /** Wraps each call to the guest, for example to retry it. @default one attempt */
+  via?: <T>(what: "guest" | "handover", call: () => Promise<T>) => Promise<T>;
+}
+
+/** The identity of the guest, and its generation: how many identities it has had. */
+export class GuestIdentity {
+  readonly #clock: Clock;
+  readonly #capacity: Capacity;
+  #identity: Identity | undefined;
+  #generation: number | undefined;
+
+  /** @param capacity of the sandbox, for the guest's metrics */
+  constructor(clock: Clock, capacity: Capacity) {
+    this.#clock = clock;
+    this.#capacity = capacity;
+  }
+
+  /** How many identities the guest has had. Undefined while it is getting one and until it has confirmed it. */
+  get generation(): number | undefined {
+    return this.#generation;
+  }
+
+  /** The token that the guest requires from clients. Undefined before it has an identity and while it is getting one. */
+  get accessToken(): string | undefined {
+    return this.#identity?.accessToken;
+  }
+
+  has(identity: Identity): boolean {
+    return isDeepStrictEqual(identity, this.#identity);
+  }
+
+  /** Call it when another guest has taken over. @param generation of its memory, if known */
+  reset(generation: number | undefined): void {
+    this.#identity = undefined;
+    this.#generation = generation;
+  }
+
+  /** Gives the guest its next identity and returns its generation. @throws RametError as `handover` */
+  async give(guest: GuestControl, identity: Identity, { clone, via = once }: GiveOptions): Promise<number> {
+    const before = this.#generation ?? (await via("guest", () => furthestGeneration(guest)));
+    // Unknown until the guest has confirmed the new identity.
+    this.#identity = undefined;
+    this.#generation = undefined;
+    const generation = await via("handover", () =>
+      handover(guest, { identity, limits: this.#capacity, clone, before, now: this.#clock.now() }),
+    );
+    this.#identity = identity;
+    this.#generation = generation;
+    return generation;
+  }
+}
+
+function once<T>(_what: string, call: () => Promise<T>): Promise<T> {
+  return call();
+}
+
+/** A sandbox without limits can use the whole machine. */
+export function capacityOf({ cpuMillis, memoryBytes }: ContainerSpec["resources"]): Capacity {
+  return { cpuMillis: cpuMillis ?? availableParallelism() * 1000, memoryBytes: memoryBytes ?? totalmem() };
 }

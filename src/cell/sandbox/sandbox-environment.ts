@@ -7,7 +7,7 @@ import { RametError } from "../../base/errors.ts";
 import { makeLeaves } from "../cgroup/cell-cgroups.ts";
 import { GuestControl } from "../client/guest-control.ts";
 import type { GuestDial } from "../client/guest-http.ts";
-import { linkSocket } from "../network/link-dial.ts";
+import { linkSocket } from "../network/link-lines.ts";
 import { type Link, type SpawnedLink, startLink } from "../network/link.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";

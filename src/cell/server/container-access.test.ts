@@ -5,7 +5,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
-import { linkSocket } from "../network/link-dial.ts";
+import { linkSocket } from "../network/link-lines.ts";
 import { guestInContainer, serveAccess } from "./container-access.ts";
 
 const directories: string[] = [];

@@ -7,7 +7,7 @@ import { defined } from "../../base/defined.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 import { containerUser, GuestClient } from "../client/guest-client.ts";
 import { guestLimits, textOf } from "../client/guest-http.ts";
-import { dialLink, linkSocket } from "../network/link-dial.ts";
+import { dialLink, linkSocket } from "../network/link-lines.ts";
 
 /** The token with which a process in the cell's container calls the guest. Before the guest has an identity it requires none. */
 const Access = z.object({ accessToken: z.string().optional() });

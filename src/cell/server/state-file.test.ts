@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { States } from "../lifecycle/states.ts";
-import { keepStateFile } from "./state-file.ts";
+import { keepStateFile } from "./reports.ts";
 
 let directory: string;
 

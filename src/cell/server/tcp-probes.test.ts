@@ -9,7 +9,7 @@ import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { cellProver } from "../client/cell-proof.ts";
 import { cellKeyFromPem, newCellKeyPem } from "../client/cell-token.ts";
 import type { Cell } from "../lifecycle/cell.ts";
-import type { DialOptions } from "../network/link-dial.ts";
+import type { DialOptions } from "../network/link-lines.ts";
 import { cellServer } from "./server.ts";
 import { TcpProbes } from "./tcp-probes.ts";
 import { tokenVerifier } from "./token-verifier.ts";

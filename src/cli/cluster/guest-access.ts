@@ -1,28 +1,27 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import { isServing, sandboxState } from "../../api/state/sandbox.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { RametError } from "../../base/errors.ts";
+import { cellKeySecret, guestKeySecret, systemNamespace } from "../../api/names/system-names.ts";
 import { group } from "../../api/schema/kind.ts";
+import { isServing, sandboxState } from "../../api/state/sandbox.ts";
+import { guestClientPort } from "../../api/wire/cell-api.ts";
+import { type CellCredentials, readClusterCredentials } from "../../backends/cluster-keys.ts";
+import { RametError } from "../../base/errors.ts";
+import { CellClient } from "../../cell/client/cell-client.ts";
 import {
+  type GatewayOptions,
+  type Transport,
   gatewayGuest,
   gatewayLog,
   gatewayPort,
-  type GatewayOptions,
-  type Transport,
 } from "../../cell/client/gateway-guest.ts";
 import { GuestClient, containerUser } from "../../cell/client/guest-client.ts";
+import { describeState, findCondition } from "../../kube/conditions.ts";
 import { causeOfLoss } from "../../operations/cause-of-loss.ts";
 import type { Io } from "../io.ts";
 import type { Cluster } from "./cluster.ts";
 import { type AccessFlags, gatewayCredentials } from "./gateway-credentials.ts";
 import { clusterObjects } from "./objects.ts";
-import { guestClientPort } from "../../api/wire/cell-api.ts";
-import { cellKeySecret, guestKeySecret, systemNamespace } from "../../api/names/system-names.ts";
-import { type CellCredentials, readClusterCredentials } from "../../backends/cell-keys.ts";
-import { CellClient } from "../../cell/client/cell-client.ts";
-import { findCondition } from "../../kube/conditions.ts";
-import { describeState } from "../../kube/reported-state.ts";
 
 export interface GuestAccess {
   sandbox: string;

@@ -1,7 +1,7 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { captureTimes, isCloneable } from "../../api/state/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
-import { describeState } from "../../kube/reported-state.ts";
+import { describeState } from "../../kube/conditions.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { describeBuild } from "../../operations/await-build.ts";

@@ -7,7 +7,7 @@ import type { Condition } from "../../api/schema/metadata.ts";
 import type { Holder, Storage } from "../../api/state/storage.ts";
 import { defined } from "../../base/defined.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
-import { originReferences } from "../../controllers/origin/set-origin.ts";
+import { originReferences } from "../../controllers/origin/origin.ts";
 import { bucketSpaceHint } from "../../store/objects/refusal.ts";
 import { scratchHint, spaceHint } from "../../store/store-error.ts";
 import { shellWord, size } from "../output/render.ts";

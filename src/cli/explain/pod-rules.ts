@@ -1,5 +1,5 @@
 import { isLocalNode } from "../../api/names/system-names.ts";
-import { missingEntrypoint, startsNothing } from "../../api/pod/missing-entrypoint.ts";
+import { missingEntrypoint, startsNothing } from "../../api/pod/resolved-image.ts";
 import { tcpProbeOf } from "../../api/pod/tcp-probe.ts";
 import { pullReasons } from "../../api/schema/pod.ts";
 import { firstOf, type Found, type Rule, withoutStop } from "./explanation.ts";

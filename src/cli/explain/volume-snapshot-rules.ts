@@ -4,7 +4,6 @@ import { explainDeletion, explainProgress, silenceSeconds } from "./content-rule
 import { type Block, blockIn, defaultsIn, explainDriverError, isInUse, isMisbound, recorded } from "./csi-texts.ts";
 import { type Explanation, type Found, type Rule, completed, firstOf } from "./explanation.ts";
 import { secondsSince, valueOf } from "./facts.ts";
-import { preparing } from "./preparation-rule.ts";
 import {
   type VolumeSnapshotFacts as Facts,
   at,
@@ -17,6 +16,7 @@ import {
   isProvisioning,
   lastEventOf,
   phaseOfSnapshot,
+  preparing,
   refersTo,
   restores,
   resyncedBy,

@@ -33,7 +33,7 @@ export function sandboxCommands(program: RametCommand): void {
       "ramet sandbox create --image debian:13 -e GREETING=hello",
       'ramet sandbox create --from "$(ramet checkpoint create a)" --name b',
     )
-    .runs(async () => (await import("./create.ts")).createSandbox);
+    .runs(async () => (await import("./lifecycle.ts")).createSandbox);
   listCommand(sandbox, "sandbox");
   getCommand(sandbox, "sandbox");
   removeCommand(sandbox, "sandbox");

@@ -1,5 +1,5 @@
 import { create } from "tar";
-import { treeArchive, treeCheckpointName, treeUser, uploadedTree } from "../../api/tree/tree-upload.ts";
+import { treeArchive, treeCheckpointName, treeUser, uploadedTree } from "../../api/tree/tree-check.ts";
 import { type DirectoryTree, readDirectoryTree } from "../../base/directory-tree.ts";
 import { RametError } from "../../base/errors.ts";
 import { uploadTree as storeTree } from "../../operations/upload-tree.ts";

@@ -6,7 +6,7 @@ import { annotations, labels } from "../../api/names/labels.ts";
 import { checkpointIdOf, isCloneable } from "../../api/state/checkpoint.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError, unlessCode } from "../../base/errors.ts";
-import { describeReport } from "../../kube/reported-state.ts";
+import { describeReport } from "../../kube/conditions.ts";
 import { untilCaptured } from "../../operations/capture.ts";
 import { objectOf, observed, type Settled, type Wait } from "../../operations/objects.ts";
 import { requestRollback, untilRolledBack } from "../../operations/roll-back.ts";

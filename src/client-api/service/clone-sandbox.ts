@@ -6,7 +6,7 @@ import type { VolumeSnapshotRequest } from "../../api/kinds/checkpoint-spec.ts";
 import type { Clock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError, unlessCode } from "../../base/errors.ts";
-import { failureOf } from "../../kube/reported-state.ts";
+import { failureOf } from "../../kube/conditions.ts";
 import { snapshotClassesIn, snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { untilCapturing } from "../../operations/capture.ts";
 import { createClaimed } from "../../operations/claim/claim-sandbox.ts";

@@ -1,23 +1,22 @@
-import { type Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
-import type { Clock } from "../../base/clock.ts";
-import type { Log } from "../../base/log.ts";
-import { Informer } from "../../kube/informer.ts";
-import type { Liveness } from "../../kube/liveness.ts";
-import { RametError } from "../../base/errors.ts";
-import { FairTurns } from "../../base/fair-turns.ts";
-import type { ClaimParts } from "../../operations/claim/claim-sandbox.ts";
-import { setModel } from "../../operations/claim/cold-sandbox.ts";
-import { Stock } from "../../operations/claim/stock.ts";
-import type { KubeClient } from "../../kube/kube-client.ts";
-import { Followers } from "../../kube/followers.ts";
-import { type KubeObject, keyOf } from "../../kube/object.ts";
-import { OwnWrites } from "../../kube/own-writes.ts";
-import type { ResourceClient } from "../../kube/resource-client.ts";
-import type { Followed, Following, Objects } from "../../operations/objects.ts";
 import { checkpointKind } from "../../api/kinds/checkpoint.ts";
 import { namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
 import { sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
+import { type Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
+import type { Clock } from "../../base/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import { FairTurns } from "../../base/fair-turns.ts";
+import type { Log } from "../../base/log.ts";
+import { Followers } from "../../kube/followers.ts";
+import { Informer, OwnWrites } from "../../kube/informer.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import type { Liveness } from "../../kube/liveness.ts";
+import { type KubeObject, keyOf } from "../../kube/object.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
+import type { ClaimParts } from "../../operations/claim/claim-sandbox.ts";
+import { setModel } from "../../operations/claim/cold-sandbox.ts";
+import { Stock } from "../../operations/claim/stock.ts";
+import type { Followed, Following, Objects } from "../../operations/objects.ts";
 
 /** The objects that the operations of the application service need; one per process. */
 export type ServiceParts = ReturnType<typeof serviceParts>;

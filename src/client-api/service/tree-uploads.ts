@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import type { RecipeStep } from "../../api/recipe/recipe.ts";
-import { treeArchive, treeCheckpointName, treeUser, uploadedTree } from "../../api/tree/tree-upload.ts";
+import { treeArchive, treeCheckpointName, treeUser, uploadedTree } from "../../api/tree/tree-check.ts";
 import { type TreeUpload as StoredTree, uploadTree as storeTree } from "../../operations/upload-tree.ts";
 import type { ApiKeyLimits } from "../../api/keys/api-key-rules.ts";
 import { withinSandboxLimit } from "./key-limits.ts";

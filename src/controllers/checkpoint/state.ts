@@ -1,21 +1,20 @@
-import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
-import type { Checkpoint, CheckpointStatus } from "../../api/kinds/checkpoint.ts";
 import type { ResolvedCheckpointSpec } from "../../api/kinds/checkpoint-spec.ts";
+import type { Checkpoint, CheckpointStatus } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { VolumeImport } from "../../api/kinds/volume-import.ts";
+import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import type { SandboxRef } from "../../backends/runtime.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
-import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
+import type { OwnWrites } from "../../kube/informer.ts";
 import type { Preparation } from "../../kube/volumes/preparation.ts";
 import type { Attempt } from "../cluster/attempts.ts";
 import type { CellParts, ClusterParts, DataParts, ProcessParts } from "../cluster/controller-parts.ts";
 import type { DataFinding } from "../cluster/data-findings.ts";
-import type { CaptureTurns } from "./capture-turns.ts";
-import type { Captures } from "./captures.ts";
+import type { CaptureTurns, Captures } from "./captures.ts";
 import type { Admission, CheckpointUsage } from "./usage.ts";
 
 /** The input of a plan for one checkpoint. */

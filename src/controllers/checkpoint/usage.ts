@@ -7,7 +7,7 @@ import { type CheckpointRecord, partsOf } from "../../backends/checkpoint-record
 import type { RametError } from "../../base/errors.ts";
 import type { Attempt } from "../cluster/attempts.ts";
 import type { Cache } from "../cluster/cache.ts";
-import type { NamespaceQuotas } from "../cluster/namespace-quotas.ts";
+import type { NamespaceQuotas } from "../cluster/resources.ts";
 import { capturedPodUid } from "../cluster/pause-checkpoint.ts";
 
 /** Whether a checkpoint may be taken, and how large it may be. */

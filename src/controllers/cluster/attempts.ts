@@ -1,5 +1,4 @@
-import { backoffMilliseconds } from "../../base/backoff.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, backoffMilliseconds } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 
 /** The state of a long call. `failures`: how many times in a row the other side could not be reached. */

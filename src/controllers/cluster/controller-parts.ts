@@ -1,9 +1,9 @@
 import type { Registry } from "prom-client";
 import type { RuntimeEgress } from "../../api/egress/effective-egress.ts";
-import type { CellPodOptions } from "../../api/pod/cell-pod.ts";
-import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { RequestSeal } from "../../api/names/init-request.ts";
+import type { CellPodOptions } from "../../api/pod/cell-pod.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Backends } from "../../backends/backends.ts";
 import type { CredentialKeys } from "../../backends/environment-seal.ts";
 import type { SandboxRuntime } from "../../backends/runtime.ts";
@@ -11,19 +11,16 @@ import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
 import type { ControllerOptions } from "../../kube/controller.ts";
 import type { EventRecorder } from "../../kube/events.ts";
-import type { Informer } from "../../kube/informer.ts";
+import type { Informer, OwnWrites } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { RegistryTransport } from "../../registry/registry-transport.ts";
-import type { Cache } from "./cache.ts";
-import type { DataFindings } from "./data-findings.ts";
-import type { Departures } from "./departures.ts";
 import type { Engines } from "../images/engines.ts";
-import type { NamespaceQuotas } from "./namespace-quotas.ts";
 import type { NodeCpus } from "../nodes/node-cpus.ts";
 import type { Node } from "../nodes/nodes.ts";
-import type { Informers } from "./resources.ts";
-import type { StoreReports } from "./store-reports.ts";
+import type { Cache } from "./cache.ts";
+import type { DataFindings, StoreReports } from "./data-findings.ts";
+import type { Departures } from "./departures.ts";
+import type { Informers, NamespaceQuotas } from "./resources.ts";
 
 /** The objects of the cluster, and how this process writes them. */
 export interface ClusterParts {

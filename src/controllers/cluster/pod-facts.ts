@@ -1,5 +1,5 @@
 import { cellPort, parseFailedCell } from "../../api/wire/cell-api.ts";
-import { missingEntrypoint, startsNothing } from "../../api/pod/missing-entrypoint.ts";
+import { missingEntrypoint, startsNothing } from "../../api/pod/resolved-image.ts";
 import { leastHeldSeconds } from "../../api/pod/disruption.ts";
 import type { DisruptionCause } from "../../api/kinds/sandbox.ts";
 import type { Problem } from "../../api/schema/problem.ts";

@@ -1,15 +1,17 @@
 import { type Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
-import { labels } from "../../api/names/labels.ts";
 import { type NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
-import { Pod } from "../../api/schema/pod.ts";
-import { type Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
 import { type SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { type SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
 import { type SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
+import { type Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
+import { labels } from "../../api/names/labels.ts";
+import { type NamespaceQuota, defaultQuota, quotaOf } from "../../api/quota/namespace-quota.ts";
+import { Pod } from "../../api/schema/pod.ts";
 import { defined } from "../../base/defined.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import type { Log } from "../../base/log.ts";
 import { type KubeObject, parseObject } from "../../kube/object.ts";
 import { coreResources, refOf } from "../../kube/resource-ref.ts";
 import type { ObjectStore } from "../../kube/store.ts";
@@ -98,5 +100,26 @@ export class Exclusion {
       if (type === "updated") return;
       for (const store of stores) store.reconsider((object) => object.metadata.namespace === metadata.name);
     });
+  }
+}
+
+/** The quotas of namespaces, from the informers' cache: a change applies to what starts after it. */
+export class NamespaceQuotas {
+  readonly #namespaces: Informers["namespaces"];
+  readonly #defaults: NamespaceQuota;
+
+  constructor(namespaces: Informers["namespaces"], defaults: Partial<NamespaceQuota> = {}) {
+    this.#namespaces = namespaces;
+    this.#defaults = { ...defaultQuota, ...defaults };
+  }
+
+  /** The limits, or why they are unknown: then nothing that they limit may start. */
+  of(name: string): NamespaceQuota | { problem: RametError } {
+    const { annotations } = this.#namespaces.store.get(name)?.metadata ?? {};
+    try {
+      return quotaOf({ name, annotations }, this.#defaults);
+    } catch (error) {
+      return { problem: RametError.from(error) };
+    }
   }
 }

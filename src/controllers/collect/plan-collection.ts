@@ -4,10 +4,10 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { layersInUse, Storage } from "../../api/state/storage.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
-import { treePurpose } from "../../api/tree/tree-upload.ts";
+import { treePurpose } from "../../api/tree/tree-check.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { controllerOf } from "../../kube/object.ts";
-import { originReferences, templateOriginReferences } from "../origin/set-origin.ts";
+import { originReferences, templateOriginReferences } from "../origin/origin.ts";
 import { type CollectionState, type Garbage, garbageOf } from "./garbage.ts";
 
 /**

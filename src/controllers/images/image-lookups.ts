@@ -1,16 +1,15 @@
 import * as z from "zod";
-import { digestOf } from "../../api/schema/digest.ts";
 import type { ResolvedImage } from "../../api/pod/resolved-image.ts";
-import { goArchitecture } from "../../base/go-architecture.ts";
-import { backoffMilliseconds } from "../../base/backoff.ts";
-import type { Clock } from "../../base/clock.ts";
+import { digestOf } from "../../api/schema/digest.ts";
+import { type Clock, backoffMilliseconds } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
+import { goArchitecture } from "../../base/go-architecture.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { lookUpImage } from "../../registry/look-up-image.ts";
-import { parsePullSecret, type PullKeyring } from "../../registry/pull-credentials.ts";
+import { type PullKeyring, parsePullSecret } from "../../registry/pull-credentials.ts";
 import type { RegistryTransport } from "../../registry/registry-transport.ts";
 
 /** The statements of a Pod about its image. */

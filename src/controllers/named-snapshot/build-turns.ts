@@ -4,7 +4,7 @@ import { annotations } from "../../api/names/labels.ts";
 import { describeQuota } from "../../api/quota/namespace-quota.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { keyOf, nameOfKey } from "../../kube/object.ts";
-import type { NamespaceQuotas } from "../cluster/namespace-quotas.ts";
+import type { NamespaceQuotas } from "../cluster/resources.ts";
 
 export interface TurnsOptions {
   /** The keys that share a limit with this one. */

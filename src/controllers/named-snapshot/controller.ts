@@ -5,7 +5,7 @@ import { labels } from "../../api/names/labels.ts";
 import { rametGroup } from "../../api/schema/kind.ts";
 import { controllerKeys, type ControllerWatch, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
-import { OwnWrites } from "../../kube/own-writes.ts";
+import { OwnWrites } from "../../kube/informer.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts } from "../cluster/attempts.ts";
 import {
@@ -26,7 +26,7 @@ import { snapshotMetrics } from "./metrics.ts";
 import { planSnapshot, planWaiting } from "./plan.ts";
 import { storeRegistryLogin } from "./registry-login.ts";
 import { FetchTurns } from "./steps/fetch-turns.ts";
-import { publicFetch } from "./steps/public-fetch.ts";
+import { publicFetch } from "./steps/fetch-content.ts";
 import type { StepOutcome } from "./steps/step.ts";
 
 export function snapshotWatches({

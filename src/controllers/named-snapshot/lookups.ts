@@ -1,7 +1,7 @@
 import { labels } from "../../api/names/labels.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { controllerOf } from "../../kube/object.ts";
-import { originReferences, templateOriginReferences } from "../origin/set-origin.ts";
+import { originReferences, templateOriginReferences } from "../origin/origin.ts";
 import type { Informers } from "../cluster/resources.ts";
 import { isUpgrading } from "./build-turns.ts";
 

@@ -1,34 +1,33 @@
-import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
-import { buildFailures, repeatedNumbers } from "../../api/state/named-snapshot.ts";
-import { isServing } from "../../api/state/sandbox.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild } from "../../api/kinds/named-snapshot-status.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { isRollbackPending } from "../../api/names/rollback-request.ts";
 import type { ObjectName, Problem } from "../../api/schema/problem.ts";
+import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
+import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
+import { buildFailures, repeatedNumbers } from "../../api/state/named-snapshot.ts";
 import { reportedBy, within } from "../../api/state/problem.ts";
+import { isServing } from "../../api/state/sandbox.ts";
 import { defined } from "../../base/defined.ts";
-import { findCondition } from "../../kube/conditions.ts";
+import { findCondition, reportedProblem } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
-import { reportedProblem } from "../../kube/reported-state.ts";
 import {
-  type BuilderEnd,
   type BuildUnderWay,
+  type BuilderEnd,
   captureFailed,
   entrypointEnded,
   fail,
+  hasSteps,
   lost,
   starting,
-  hasSteps,
   waiting,
   whereIn,
 } from "./build-under-way.ts";
-import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import { builderName, sourceCheckpointName, versionCheckpointName } from "./names.ts";
 import { baseSteps, bootOnLayer, lackedOnLayer, layerSteps, planSteps } from "./plan-steps.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders, replacedBy } from "./plan-versions.ts";
-import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
+import type { BuildOrigin, BuilderBase, DesiredVersion, SnapshotAction, SnapshotPlan, SnapshotState } from "./state.ts";
 import { type Building, freshSteps, measured, pointer, progressOf, withStatus } from "./status.ts";
 
 /**

@@ -8,7 +8,7 @@ import type { SnapshotDigest, CopiedContent } from "../../api/snapshot/snapshot-
 import type { RametError } from "../../base/errors.ts";
 import type { CredentialKeys } from "../../backends/environment-seal.ts";
 import type { Transition } from "../../kube/events.ts";
-import type { OwnWrites } from "../../kube/own-writes.ts";
+import type { OwnWrites } from "../../kube/informer.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Attempt, Attempts } from "../cluster/attempts.ts";
 import type { ControllerParts } from "../cluster/controller-parts.ts";

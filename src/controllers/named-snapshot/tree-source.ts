@@ -1,18 +1,18 @@
-import { hasEnded, isServing } from "../../api/state/sandbox.ts";
 import { pipeline } from "node:stream/promises";
-import { sandboxKind, type Sandbox } from "../../api/kinds/sandbox.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { type Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
 import { digestOf } from "../../api/schema/digest.ts";
-import { treeLimits } from "../../api/tree/tree-check.ts";
+import { hasEnded, isServing } from "../../api/state/sandbox.ts";
 import {
+  type UploadedTree,
   treeArchive,
   treeCheckpointName,
+  treeLimits,
   treePurpose,
   treeUser,
-  type UploadedTree,
   uploadedTree,
-} from "../../api/tree/tree-upload.ts";
+} from "../../api/tree/tree-check.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { canceled, unlessAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";

@@ -1,24 +1,23 @@
-import { ownVolumes } from "../../api/pod/cell-pod.ts";
-import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { SandboxClaim, SandboxClaimSpec } from "../../api/kinds/sandbox-claim.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
-import { parseDuration } from "../../base/duration.ts";
+import { ownVolumes } from "../../api/pod/cell-pod.ts";
+import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
+import { parseDuration } from "../../base/duration.ts";
 import { RametError, resultOrError } from "../../base/errors.ts";
+import { keyOf } from "../../kube/object.ts";
 import type { NamedManifest } from "../../operations/claim/cold-sandbox.ts";
 import { type ClaimRequest, validateClaimRequest } from "../../operations/claim/request.ts";
-import { keyOf } from "../../kube/object.ts";
 import { appliedEgress, desiredEgress, egressTemplate } from "../origin/egress.ts";
+import { fitsReference, hasCapturedVolumes, originOfText } from "../origin/origin.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
-import { originOfText } from "../origin/origin.ts";
 import { inPlaceProblem, volumesOf } from "../volumes/restored-volumes.ts";
-import { fitsReference, hasCapturedVolumes } from "../origin/set-origin.ts";
+import { type ClaimDependencies, type ClaimEnd, type ClaimState, Pursuit, ordinalLock } from "./state.ts";
 import { claimRequest, progressOf } from "./status.ts";
-import { type ClaimDependencies, type ClaimEnd, type ClaimState, ordinalLock, Pursuit } from "./state.ts";
 
 /** Reads the state for a plan from the cache. Asks the API server before it reports a set as missing. */
 export async function gather(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState> {

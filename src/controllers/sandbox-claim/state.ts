@@ -2,12 +2,11 @@ import type { SandboxClaim, SandboxClaimStatus } from "../../api/kinds/sandbox-c
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { uuidOf } from "../../api/schema/digest.ts";
 import type { Problem } from "../../api/schema/problem.ts";
-import { backoffMilliseconds } from "../../base/backoff.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, backoffMilliseconds } from "../../base/clock.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { Claimed, ClaimParts } from "../../operations/claim/claim-sandbox.ts";
+import type { ClaimParts, Claimed } from "../../operations/claim/claim-sandbox.ts";
 import type { Attempts, SlowStart } from "../cluster/attempts.ts";
 import type { CellParts, ClusterParts, ControllerParts, DataParts, ProcessParts } from "../cluster/controller-parts.ts";
 

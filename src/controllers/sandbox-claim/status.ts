@@ -7,8 +7,14 @@ import type { Problem } from "../../api/schema/problem.ts";
 import { printProblem, sentenceOf, within } from "../../api/state/problem.ts";
 import { missingPart, whyNeverServing } from "../../api/state/sandbox.ts";
 import { defined } from "../../base/defined.ts";
-import { findCondition, report, stalled, withIgnoredFields } from "../../kube/conditions.ts";
-import { describeReport, reportedProblem } from "../../kube/reported-state.ts";
+import {
+  describeReport,
+  findCondition,
+  report,
+  reportedProblem,
+  stalled,
+  withIgnoredFields,
+} from "../../kube/conditions.ts";
 import type { ClaimRequest } from "../../operations/claim/request.ts";
 import type { ClaimPlan, ClaimState, MemberProgress } from "./state.ts";
 

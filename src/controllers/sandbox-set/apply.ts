@@ -3,12 +3,11 @@ import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels, scaleDownOwner } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
-import type { SetRevision } from "../../api/set/set-revision.ts";
-import { setSandbox } from "../../api/set/set-sandbox.ts";
+import { type SetRevision, setSandbox } from "../../api/set/set-revision.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { RametError, unlessCode } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import type { SetDependencies } from "./dependencies.ts";
+import type { SetDependencies } from "./gather.ts";
 import { nextFailures } from "./failures.ts";
 import type { SetAction, SetState } from "./state.ts";
 

@@ -1,4 +1,4 @@
-import { fieldsIgnored } from "../../api/fields/ignored-condition.ts";
+import { fieldsIgnored } from "../../api/fields/find-ignored.ts";
 import type { SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Problem } from "../../api/schema/problem.ts";
@@ -8,8 +8,7 @@ import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import { type ConditionChange, findCondition, report, stalled, withIgnoredFields } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
-import type { Pool } from "./pool.ts";
-import type { SetState } from "./state.ts";
+import type { Pool, SetState } from "./state.ts";
 
 /**
  * `Ready`: whether `replicas` sandboxes are available, and if not, why.

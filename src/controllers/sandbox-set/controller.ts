@@ -2,26 +2,24 @@ import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { group } from "../../api/schema/kind.ts";
 import { unlessCode } from "../../base/errors.ts";
 import {
-  controllerKeys,
   type ControllerWatch,
   type ReconcileResult,
+  controllerKeys,
   soonest,
   watching,
 } from "../../kube/controller.ts";
-import { controllerOf, keyOf, type KubeObject, nameOfKey } from "../../kube/object.ts";
+import { type KubeObject, controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
 import { applyAction } from "./apply.ts";
-import type { SetDependencies } from "./dependencies.ts";
 import { Budgets } from "./budgets.ts";
-import { gather } from "./gather.ts";
+import { StatusPace } from "./conditions.ts";
+import { type SetDependencies, gather } from "./gather.ts";
 import { setMetrics } from "./metrics.ts";
 import { NewSandboxes, overdueMilliseconds } from "./new-sandboxes.ts";
 import { planSet } from "./plan.ts";
-import { memberOf } from "./pool.ts";
-import type { SetPlan, SetState } from "./state.ts";
-import { StatusPace } from "./conditions.ts";
+import { type SetPlan, type SetState, memberOf } from "./state.ts";
 
 const ownerSet = controllerKeys("SandboxSet", group);
 

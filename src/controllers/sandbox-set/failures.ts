@@ -1,5 +1,5 @@
 import type { Problem } from "../../api/schema/problem.ts";
-import { backoffMilliseconds } from "../../base/backoff.ts";
+import { backoffMilliseconds } from "../../base/clock.ts";
 
 /** Failures of one revision: sandboxes that ended before they were claimed, or could not be created. */
 export interface Failures {

@@ -3,17 +3,21 @@ import { strategyOfTemplate } from "../../api/fields/ignored-fields.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { setRevision } from "../../api/set/set-revision.ts";
+import { otherCaptures, resolveOrigin } from "../../api/snapshot/snapshot-reference.ts";
 import { problemIn, within } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
-import { controllerOf, keyOf } from "../../kube/object.ts";
-import { engineOfCheckpoint } from "../images/engines.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { otherCaptures, resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
-import { templateOriginReferences } from "../origin/set-origin.ts";
-import type { SetDependencies } from "./dependencies.ts";
-import { backoffOf, nextFailures } from "./failures.ts";
-import { memberOf } from "./pool.ts";
-import { type Member, type SetState, boundsOf } from "./state.ts";
+import { controllerOf, keyOf } from "../../kube/object.ts";
+import type { StatusWriter } from "../../kube/status-writer.ts";
+import type { CellParts, ClusterParts, ProcessParts } from "../cluster/controller-parts.ts";
+import { engineOfCheckpoint } from "../images/engines.ts";
+import { templateOriginReferences } from "../origin/origin.ts";
+import type { Budgets } from "./budgets.ts";
+import type { StatusPace } from "./conditions.ts";
+import { type Failures, backoffOf, nextFailures } from "./failures.ts";
+import type { SetMetrics } from "./metrics.ts";
+import type { NewSandboxes } from "./new-sandboxes.ts";
+import { type Member, type SetState, boundsOf, memberOf } from "./state.ts";
 
 /** Reads the state for a plan from the cache. Asks the API server for sandboxes that the cache should show by now. */
 export async function gather(set: SandboxSet, dependencies: SetDependencies): Promise<SetState> {
@@ -173,4 +177,17 @@ function resultOrProblem<T>(decide: () => T): T | { problem: RametError } {
   } catch (error) {
     return { problem: RametError.from(error) };
   }
+}
+
+export interface SetDependencies
+  extends Omit<ClusterParts, "client">, Omit<ProcessParts, "metrics">, Pick<CellParts, "engines" | "departures"> {
+  statuses: StatusWriter<SandboxSet>;
+  statusPace: StatusPace;
+  budgets: Budgets;
+  newSandboxes: NewSandboxes;
+  /** By set UID. */
+  failures: Map<string, Failures>;
+  /** `namespace/name` of SandboxTemplates that this process wrote and its cache may not show yet. */
+  newTemplates: Set<string>;
+  metrics: SetMetrics | undefined;
 }

@@ -4,7 +4,7 @@ import { MetricGroup } from "../../kube/metrics.ts";
 import { keyOf, type ObjectName } from "../../kube/object.ts";
 import type { Cache } from "../cluster/cache.ts";
 import type { Informers } from "../cluster/resources.ts";
-import { memberOf } from "./pool.ts";
+import { memberOf } from "./state.ts";
 
 export type SetMetrics = ReturnType<typeof setMetrics>;
 

@@ -3,9 +3,8 @@ import { describe, expect, it } from "vitest";
 import { SandboxSet, type SandboxSetSpec } from "../../api/kinds/sandbox-set.ts";
 import { Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { setRevision } from "../../api/set/set-revision.ts";
-import { memberOf } from "./pool.ts";
 import { planSet } from "./plan.ts";
-import { type Member, type SetAction, type SetState, boundsOf } from "./state.ts";
+import { type Member, type SetAction, type SetState, boundsOf, memberOf } from "./state.ts";
 
 const apiVersion = "agents.kruise.io/v1alpha1" as const;
 const meta = (name: string) => ({

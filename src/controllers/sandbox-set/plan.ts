@@ -1,8 +1,7 @@
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { reported, transitionsOf } from "./conditions.ts";
-import { type Pool, poolOf } from "./pool.ts";
-import type { Member, SetAction, SetPlan, SetState } from "./state.ts";
+import { type Member, type Pool, type SetAction, type SetPlan, type SetState, poolOf } from "./state.ts";
 
 /**
  * Plans a set. A pure function. The rules are those of OpenKruise Agents (pkg/controller/sandboxset); docs/tasks/sets.md lists

@@ -1,8 +1,10 @@
 import type { FoundField } from "../../api/fields/find-ignored.ts";
-import type { SandboxSet, SandboxSetStatus, SandboxSetSpec } from "../../api/kinds/sandbox-set.ts";
+import type { SandboxSet, SandboxSetSpec, SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, labels, scaleDownOwner } from "../../api/names/labels.ts";
 import type { SetRevision } from "../../api/set/set-revision.ts";
+import { hasEnded, isServing } from "../../api/state/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { Backoff } from "./failures.ts";
@@ -30,7 +32,7 @@ export interface SetState {
   now: Date;
 }
 
-export interface Unseen {
+interface Unseen {
   revisionHash: string;
 }
 
@@ -46,7 +48,7 @@ export interface Member {
  * `creating` and `available` sandboxes form the pool. `used`: in use although the set is still its owner, so never changed.
  * `dead`: ended. `victim`: locked for deletion by a controller that then stopped. `leaving`: being deleted.
  */
-export type MemberState = "creating" | "available" | "used" | "dead" | "victim" | "leaving";
+type MemberState = "creating" | "available" | "used" | "dead" | "victim" | "leaving";
 
 export type SetAction =
   | { do: "writeTemplate"; revision: SetRevision }
@@ -110,3 +112,63 @@ export function countOf(value: number | string, total: number, field: string): n
     hint: 'Write a number of at least 0, like 2, or a quoted percentage, like "20%"',
   });
 }
+
+/** The unclaimed sandboxes of a set, counted by state. */
+export type Pool = ReturnType<typeof poolOf>;
+
+export function poolOf({ set, revision, sameContent, members, unseen }: SetState) {
+  // Without a known revision, no sandbox counts as outdated.
+  const hash = "problem" in revision ? set.status?.updateRevision : revision.hash;
+  const isOfRevision = ({ revisionHash }: { revisionHash: string | undefined }): boolean =>
+    hash === undefined || revisionHash === hash;
+  const isUpdated = (member: Member): boolean => isOfRevision(member) && !member.needsReplacement;
+  const pooled = members.filter(({ state }) => state === "creating" || state === "available");
+  const available = pooled.filter(({ state }) => state === "available");
+  return {
+    replicas: set.spec.replicas,
+    /** Created, but not shown by the cache yet. They count as creating. */
+    unseen: unseen.length,
+    creating: pooled.length - available.length + unseen.length,
+    available: available.length,
+    total: pooled.length + unseen.length,
+    updated: pooled.filter(isUpdated).length + unseen.filter(isOfRevision).length,
+    updatedAvailable: available.filter(isUpdated).length,
+    /** The creating and available sandboxes that the cache shows. */
+    members: pooled,
+    isUpdated,
+    /** Whether all have the content of the current revision, so that others are old only by their engine or their node. */
+    isContentUpdated: pooled.every((one) => isOfRevision(one) || sameContent.has(one.revisionHash ?? "")),
+  };
+}
+
+/**
+ * @param isLeaving whether this process has requested its deletion
+ * @param needsReplacement whether its engine is an earlier one, although no memory that it was cloned from needs that, or its node leaves
+ */
+export function memberOf(sandbox: Sandbox, isLeaving: boolean, needsReplacement = false): Member {
+  const state = isLeaving ? "leaving" : stateOf(sandbox);
+  return { sandbox, state, revisionHash: sandbox.metadata.labels?.[labels.templateHash], needsReplacement };
+}
+
+function stateOf(sandbox: Sandbox): MemberState {
+  const { metadata } = sandbox;
+  if (metadata.deletionTimestamp !== undefined) return "leaving";
+  if (metadata.annotations?.[annotations.owner] === scaleDownOwner) return "victim";
+  if (isTaken(sandbox)) return "used";
+  if (hasEnded(sandbox)) return "dead";
+  return isServing(sandbox) ? "available" : "creating";
+}
+
+/** A locked, paused or kept sandbox is in use. */
+function isTaken({ metadata, spec, status }: Sandbox): boolean {
+  return (
+    metadata.annotations?.[annotations.lock] !== undefined ||
+    metadata.labels?.[labels.sandboxClaimed] === "true" ||
+    metadata.labels?.[labels.reservedFailedSandbox] !== undefined ||
+    spec.paused === true ||
+    userPhases.has(status?.phase ?? "")
+  );
+}
+
+/** Only users bring a sandbox into these phases. */
+const userPhases: ReadonlySet<string> = new Set(["Paused", "Resuming", "Upgrading", "Recycling"]);

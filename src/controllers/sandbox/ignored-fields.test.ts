@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { templateRevision } from "../../api/pod/restore-spec.ts";
-import { fieldsIgnored } from "../../api/fields/ignored-condition.ts";
+import { fieldsIgnored } from "../../api/fields/find-ignored.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { RequestSeal } from "../../api/names/init-request.ts";
 import { annotations, labels } from "../../api/names/labels.ts";

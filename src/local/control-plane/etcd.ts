@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
-import { socketAccepts } from "../../base/sockets.ts";
+import { socketAccepts } from "../../base/http.ts";
 import { type Child, startChild, waitUntilReady } from "./child.ts";
 
 export interface EtcdOptions {

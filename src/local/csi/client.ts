@@ -9,7 +9,7 @@ import {
 import { type Clock, onAbort } from "../../base/clock.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
-import type { CsiServices } from "./protocol.ts";
+import type { CsiServices } from "./unary.ts";
 
 /** A client of a driver's services. */
 export type CsiClient = ReturnType<typeof csiClient>;

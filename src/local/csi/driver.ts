@@ -1,21 +1,20 @@
-import { resolve, join, dirname } from "node:path";
+import { chmod, mkdir, readFile, rm } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { readFile, chmod, mkdir, rm } from "node:fs/promises";
-import * as z from "zod";
 import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from "@grpc/grpc-js";
-import { type Clock, untilAborted, delay } from "../../base/clock.ts";
+import * as z from "zod";
+import { type Clock, delay, untilAborted } from "../../base/clock.ts";
+import { RametError, textOfError } from "../../base/errors.ts";
+import { socketAccepts } from "../../base/http.ts";
 import type { Log } from "../../base/log.ts";
-import { driverName, loadCsiServices, loadRegistrationService } from "./protocol.ts";
+import { requests } from "./requests.ts";
 import { groupControllerService } from "./services/groups.ts";
 import { nodeService } from "./services/node.ts";
-import { openStorage, type Storage } from "./storage/storage.ts";
-import { treesBy } from "./storage/trees.ts";
-import { requests } from "./requests.ts";
-import { type Method, method, grpcHandler } from "./unary.ts";
 import { snapshotMethods } from "./services/snapshots.ts";
 import { type ControllerOptions, volumeMethods } from "./services/volumes.ts";
-import { RametError, textOfError } from "../../base/errors.ts";
-import { socketAccepts } from "../../base/sockets.ts";
+import { type Storage, openStorage } from "./storage/storage.ts";
+import { treesBy } from "./storage/trees.ts";
+import { type Method, driverName, grpcHandler, loadCsiServices, loadRegistrationService, method } from "./unary.ts";
 
 export interface CsiDriverOptions {
   /** The path of its Unix socket. */

@@ -1,4 +1,5 @@
-import { type handleUnaryCall, status } from "@grpc/grpc-js";
+import { type ServiceDefinition, type handleUnaryCall, status } from "@grpc/grpc-js";
+import { loadSync } from "@grpc/proto-loader";
 import type * as z from "zod";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError, errnoOf } from "../../base/errors.ts";
@@ -68,3 +69,34 @@ function withoutSpace(error: unknown): RametError | undefined {
     hint: "Delete volumes and snapshots that you do not need",
   });
 }
+
+export type CsiServices = Record<"Identity" | "Controller" | "GroupController" | "Node", ServiceDefinition>;
+
+/** Reads the services from CSI's own definition, `csi.proto`. */
+export function loadCsiServices(protoPath: string): CsiServices {
+  const service = loadServices(protoPath);
+  return {
+    Identity: service("csi.v1.Identity"),
+    Controller: service("csi.v1.Controller"),
+    GroupController: service("csi.v1.GroupController"),
+    Node: service("csi.v1.Node"),
+  };
+}
+
+/** Reads the service with which a kubelet registers plugins, from the kubelet's own definition, `pluginregistration.proto`. */
+export function loadRegistrationService(protoPath: string): ServiceDefinition {
+  return loadServices(protoPath)("pluginregistration.Registration");
+}
+
+function loadServices(protoPath: string): (name: string) => ServiceDefinition {
+  const found = loadSync(protoPath, { keepCase: false, longs: Number, enums: String, defaults: true, oneofs: true });
+  return (name) => {
+    const definition = found[name];
+    if (definition === undefined || "format" in definition)
+      throw new RametError("Internal", `${protoPath} does not define the service ${name}`);
+    return definition;
+  };
+}
+
+/** The name of Ramet's driver for volumes of one machine, in StorageClasses, VolumeSnapshotClasses and PersistentVolumes. */
+export const driverName = "local.csi.ramet.dev";

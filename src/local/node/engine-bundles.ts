@@ -15,7 +15,7 @@ import {
   symlink,
 } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import { engineIdPattern } from "../../api/engine/engine-id.ts";
+import { engineIdPattern } from "../../api/names/system-names.ts";
 import { hasSystemCode, RametError } from "../../base/errors.ts";
 import { engineBuild } from "../../cell/sandbox/engine-build.ts";
 import { goferName } from "../../cell/sandbox/saved-image.ts";

@@ -1,4 +1,4 @@
-import { missingEntrypoint, startedNothing } from "../../api/pod/missing-entrypoint.ts";
+import { missingEntrypoint, startedNothing } from "../../api/pod/resolved-image.ts";
 import type { CellState } from "../../api/wire/cell-api.ts";
 import type { PodExit, PodProcess } from "./pod-process.ts";
 import type { Observation } from "./pod-status.ts";

@@ -1,5 +1,5 @@
 import type { CellState } from "../../api/wire/cell-api.ts";
-import { missingEntrypoint, startedNothing } from "../../api/pod/missing-entrypoint.ts";
+import { missingEntrypoint, startedNothing } from "../../api/pod/resolved-image.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { defined } from "../../base/defined.ts";
 import { setCondition } from "../../kube/conditions.ts";

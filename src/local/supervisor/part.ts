@@ -1,9 +1,8 @@
+import { type Clock, backoffMilliseconds, delay, isAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import { backoffMilliseconds } from "../../base/backoff.ts";
-import { type Clock, delay, isAborted } from "../../base/clock.ts";
+import { identifyProcess } from "../../base/process-identity.ts";
 import type { PartStatus } from "../cluster-status.ts";
 import type { Child } from "../control-plane/child.ts";
-import { identifyProcess } from "../../base/process-identity.ts";
 
 export interface PartOptions {
   name: string;

@@ -4,7 +4,7 @@ import { EventRecorder, type Transition } from "../../kube/events.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { type Preparation, preparationAnnotation, readPreparation } from "../../kube/volumes/preparation.ts";
 import { volumeResources } from "../../kube/volumes/volumes.ts";
-import { driverName } from "../csi/protocol.ts";
+import { driverName } from "../csi/unary.ts";
 import { acquirePinned } from "../tools/acquire-tools.ts";
 import { pinnedSnapshotProgram, snapshotProgramNames } from "../volumes/snapshot-programs.ts";
 import { pauseAfterFailure } from "./part.ts";

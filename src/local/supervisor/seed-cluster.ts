@@ -1,17 +1,21 @@
 import { hash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import * as z from "zod";
+import { clusterTemplatePrefix, systemNamespace } from "../../api/names/system-names.ts";
+import { apiVersion, group } from "../../api/schema/kind.ts";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
+import { gatewayAddressManifests } from "../../install/gateway-address.ts";
 import type { Manifest } from "../../install/manifest.ts";
 import { KubeClient, type KubeClientOptions } from "../../kube/kube-client.ts";
-import { packageRoot } from "../tools/tool.ts";
-import { snapshotCrds, volumeObjects } from "../volumes/cluster-objects.ts";
-import { volumeResources } from "../../kube/volumes/volumes.ts";
-import type { ResourceRef } from "../../kube/resource-ref.ts";
-import { group, apiVersion } from "../../api/schema/kind.ts";
-import { systemNamespace, clusterTemplatePrefix } from "../../api/names/system-names.ts";
-import { gatewayAddressManifests } from "../../install/gateway-address.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
+import type { ResourceRef } from "../../kube/resource-ref.ts";
+import { defaultClassAnnotation } from "../../kube/volumes/snapshots.ts";
+import { volumeResources } from "../../kube/volumes/volumes.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
+import { driverName } from "../csi/unary.ts";
+import { packageRoot } from "../tools/tool.ts";
 
 /**
  * Declares the driver of local volumes and its classes, and the kinds of snapshots if the build could fetch their CRDs. Once for each
@@ -130,4 +134,65 @@ function template(image: string, container: object) {
     metadata: { namespace: "default", name: `${clusterTemplatePrefix}${image}` },
     spec: { template: { spec: { containers: [{ name: "sandbox", image, ...container }] } } },
   };
+}
+
+/** The class of every claim that names none. */
+export const storageClassName = "ramet-local";
+
+/** The objects with which a cluster knows the driver: its CSIDriver, and its classes of volumes, snapshots and groups. */
+export function volumeObjects() {
+  // The names that SnapshotStack gives to the classes of a driver.
+  const nameFor = (purpose: string): string => `${driverName.replaceAll(".", "-")}-${purpose}`;
+  const snapshotClass = (purpose: string, deletionPolicy: string, annotations = {}): Manifest => ({
+    apiVersion: "snapshot.storage.k8s.io/v1",
+    kind: "VolumeSnapshotClass",
+    metadata: { name: nameFor(purpose), annotations },
+    driver: driverName,
+    deletionPolicy,
+  });
+  return {
+    driver: {
+      apiVersion: "storage.k8s.io/v1",
+      kind: "CSIDriver",
+      metadata: { name: driverName },
+      spec: { attachRequired: false, podInfoOnMount: false, fsGroupPolicy: "File", storageCapacity: false },
+    },
+    storageClass: {
+      apiVersion: "storage.k8s.io/v1",
+      kind: "StorageClass",
+      metadata: { name: storageClassName, annotations: { "storageclass.kubernetes.io/is-default-class": "true" } },
+      provisioner: driverName,
+      reclaimPolicy: "Delete",
+      allowVolumeExpansion: true,
+      volumeBindingMode: "Immediate",
+    },
+    snapshotClasses: [
+      snapshotClass("clone-delete", "Delete", { [defaultClassAnnotation]: "true" }),
+      snapshotClass("checkpoint-retain", "Retain"),
+    ],
+    groupClass: {
+      apiVersion: "groupsnapshot.storage.k8s.io/v1",
+      kind: "VolumeGroupSnapshotClass",
+      metadata: { name: nameFor("checkpoint-retain") },
+      driver: driverName,
+      deletionPolicy: "Retain",
+    },
+  };
+}
+
+const Crds = z.object({
+  crds: z.array(
+    z.looseObject({
+      apiVersion: z.string(),
+      kind: z.string(),
+      metadata: z.looseObject({ name: z.string() }),
+    }),
+  ),
+});
+
+/** The CRDs of VolumeSnapshots and VolumeGroupSnapshots from the package's directory, as the build has fetched them; undefined if it could not. */
+export async function snapshotCrds(root: string): Promise<Manifest[] | undefined> {
+  const text = await readFile(join(root, "dist/external-snapshotter/crds.json"), "utf8").catch(() => undefined);
+  if (text === undefined) return undefined;
+  return Crds.parse(JSON.parse(text)).crds;
 }

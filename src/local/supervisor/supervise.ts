@@ -5,23 +5,22 @@ import { systemNamespace } from "../../api/names/system-names.ts";
 import { type Clock, delay, systemClock, untilAborted } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { identifyProcess } from "../../base/process-identity.ts";
 import { installCrds } from "../../controllers/install-crds.ts";
 import { admissionPolicies } from "../../install/admission-policies.ts";
 import { clientRole } from "../../install/http-server-rights.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { refOf } from "../../kube/resource-ref.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
-import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-status.ts";
 import { readSetting } from "../cluster-setting.ts";
+import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-status.ts";
 import { keepDomainCertificate } from "../control-plane/domain-certificate.ts";
 import { collectGarbage } from "../garbage-collector.ts";
-import { identifyProcess } from "../../base/process-identity.ts";
-import { applyManifest, seedVolumes, clusterTemplates, withClient } from "./seed-cluster.ts";
 import { packageRoot } from "../tools/tool.ts";
-import { snapshotCrds } from "../volumes/cluster-objects.ts";
+import { type ClusterParts, type ClusterPartsOptions, clusterParts, reservedPort } from "./parts.ts";
 import { prepareSnapshots } from "./prepare-snapshots.ts";
-import { clusterParts, type ClusterParts, type ClusterPartsOptions, reservedPort } from "./parts.ts";
-import { runVolumeParts, type VolumeParts, volumeParts } from "./volume-parts.ts";
+import { applyManifest, clusterTemplates, seedVolumes, snapshotCrds, withClient } from "./seed-cluster.ts";
+import { type VolumeParts, runVolumeParts, volumeParts } from "./volume-parts.ts";
 
 /**
  * Runs a local cluster until `signal` is aborted: etcd, the API server, the controller, the gateway, the client API and the node. A process

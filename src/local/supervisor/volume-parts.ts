@@ -1,5 +1,5 @@
 import { mkdir } from "node:fs/promises";
-import { socketAccepts } from "../../base/sockets.ts";
+import { socketAccepts } from "../../base/http.ts";
 import { type Child, startChild, waitUntilReady } from "../control-plane/child.ts";
 import { localNodeName } from "../node/node-object.ts";
 import { acquirePinned } from "../tools/acquire-tools.ts";

@@ -5,7 +5,7 @@ import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { within } from "../../base/within.ts";
 import type { CsiClient } from "../csi/client.ts";
-import { driverName } from "../csi/protocol.ts";
+import { driverName } from "../csi/unary.ts";
 import { dataPath, isId } from "../csi/storage/records.ts";
 import type { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -80,7 +80,7 @@ function lazyDriver(socket: string, clock: Clock, signal: AbortSignal): Pick<Csi
   const open = async (): Promise<CsiClient> => {
     const [{ csiClient }, { loadCsiServices }] = await Promise.all([
       import("../csi/client.ts"),
-      import("../csi/protocol.ts"),
+      import("../csi/unary.ts"),
     ]);
     const client = csiClient({ socket, services: loadCsiServices(csiProtoPath()), clock, signal });
     void untilAborted(signal).then(() => {

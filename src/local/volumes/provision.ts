@@ -3,7 +3,7 @@ import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { bytesToQuantity, quantityToBytes } from "../../base/quantity.ts";
 import type { CsiClient } from "../csi/client.ts";
-import { driverName } from "../csi/protocol.ts";
+import { driverName } from "../csi/unary.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { type Claim, type Volume, claimsIn, volumesIn, type DataSource } from "../../kube/volumes/volumes.ts";
 import { type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
-import { driverName } from "../csi/protocol.ts";
+import { driverName } from "../csi/unary.ts";
 import { type ReconcileResult, runController, watching } from "../../kube/controller.ts";
 import { EventRecorder } from "../../kube/events.ts";
 import { Informer } from "../../kube/informer.ts";

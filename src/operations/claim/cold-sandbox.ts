@@ -1,12 +1,11 @@
 import { createHash } from "node:crypto";
-import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
-import { annotations } from "../../api/names/labels.ts";
-import { claimMetadata, type ClaimRequest, timersOf } from "./request.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
-import { setRevision, type SetRevision } from "../../api/set/set-revision.ts";
-import { setSandbox } from "../../api/set/set-sandbox.ts";
-import { type KnownOrigins, resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
+import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
+import { annotations } from "../../api/names/labels.ts";
+import { type SetRevision, setRevision, setSandbox } from "../../api/set/set-revision.ts";
+import { type KnownOrigins, resolveOrigin } from "../../api/snapshot/snapshot-reference.ts";
+import { type ClaimRequest, claimMetadata, timersOf } from "./request.ts";
 
 export type NamedManifest = SandboxManifest & { metadata: { name: string; namespace: string } };
 

@@ -1,13 +1,14 @@
-import { chmod, link, mkdir, readdir, rm, rename } from "node:fs/promises";
+import { chmod, link, mkdir, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
 import type { DirectoryGrant } from "../../api/wire/grant.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
-import { type CheckpointRef, NamespaceName } from "../checkpoint-id.ts";
-import { invalidGrant } from "../grant-check.ts";
-import { decodeManifest, digestOf, lost, type Manifest, parseManifest, sizeOf } from "../manifest.ts";
+import { type CheckpointRef, NamespaceName, invalidGrant } from "../checkpoint-id.ts";
+import type { Removal } from "../checkpoint-store.ts";
+import { type Manifest, decodeManifest, digestOf, lost, parseManifest, sizeOf } from "../manifest.ts";
 import { ownerFile } from "../owner.ts";
 import type { PublishedCheckpoint, Step } from "../sessions.ts";
+import { collectContent } from "./content.ts";
 import {
   bytesOf,
   filesBelow,
@@ -18,9 +19,7 @@ import {
   unless,
   writeDurably,
 } from "./durable.ts";
-import { doomedPrefix, type Layout, layoutOf, probePrefix, requireRoot, unusable } from "./layout.ts";
-import type { Removal } from "../checkpoint-store.ts";
-import { collectContent } from "./content.ts";
+import { type Layout, doomedPrefix, layoutOf, probePrefix, requireRoot, unusable } from "./layout.ts";
 
 const Marker = z.object({ v: z.literal(1), namespace: z.string() });
 

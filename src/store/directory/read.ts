@@ -4,22 +4,22 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { DirectoryGrant } from "../../api/wire/grant.ts";
 import { systemClock } from "../../base/clock.ts";
-import { contentDigest } from "../content-digest.ts";
-import { checkGrant, invalidGrant } from "../grant-check.ts";
-import { lost, type Manifest, type ManifestFile } from "../manifest.ts";
-import type { OpenForReadOptions, ReadSession } from "../sessions.ts";
 import { errnoOf } from "../../base/errors.ts";
+import { checkGrant, invalidGrant } from "../checkpoint-id.ts";
+import { type Manifest, type ManifestFile, lost } from "../manifest.ts";
+import type { OpenForReadOptions, ReadSession } from "../sessions.ts";
 import { storeError } from "../store-error.ts";
 import {
   type Fingerprint,
-  fingerprintOf,
   type Fingerprints,
+  contentDigest,
+  fingerprintOf,
   readFingerprints,
   sameFingerprint,
   writeFingerprints,
 } from "./content.ts";
 import { succeeds } from "./durable.ts";
-import { doomedPrefix, type Layout, restorePrefix } from "./layout.ts";
+import { type Layout, doomedPrefix, restorePrefix } from "./layout.ts";
 import { openNamespaceDirectory, publishedManifest } from "./namespace-directory.ts";
 
 /** Implements `openForRead` for a directory store. */

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import { CheckpointId, type CheckpointRef } from "../checkpoint-id.ts";
 import type { Damage, ScrubOptions, ScrubReport } from "../checkpoint-store.ts";
-import { contentDigest } from "../content-digest.ts";
+import { contentDigest } from "./content.ts";
 import type { Manifest, ManifestFile } from "../manifest.ts";
 import { ifPresent, statOf, unless } from "./durable.ts";
 import type { Layout } from "./layout.ts";

@@ -6,9 +6,8 @@ import type { DirectoryGrant } from "../../api/wire/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import type { CheckpointRef } from "../checkpoint-id.ts";
-import { type CheckpointStore, type StoreHealth, storeOf, type StoreUsage } from "../checkpoint-store.ts";
-import { expiryOf } from "../grant-check.ts";
+import { type CheckpointRef, expiryOf } from "../checkpoint-id.ts";
+import { type CheckpointStore, type StoreHealth, type StoreUsage, storeOf } from "../checkpoint-store.ts";
 import { decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
 import type { Step } from "../sessions.ts";
 import { spaceHint, storeError } from "../store-error.ts";
@@ -20,8 +19,8 @@ import {
   namespaceOf,
   namespacesIn,
   publishedManifest,
-  requireDirectories,
   removeCheckpoint,
+  requireDirectories,
 } from "./namespace-directory.ts";
 import { scrubStore } from "./scrub.ts";
 import { sweepStore } from "./sweep.ts";

@@ -2,25 +2,30 @@ import { constants } from "node:fs";
 import { mkdir, open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { DirectoryGrant } from "../../api/wire/grant.ts";
-import { systemClock } from "../../base/clock.ts";
-import { phaseTimer } from "../../base/phases.ts";
-import { contentDigest } from "../content-digest.ts";
-import { checkGrant } from "../grant-check.ts";
+import { phaseTimer, systemClock } from "../../base/clock.ts";
+import { checkGrant } from "../checkpoint-id.ts";
 import {
+  type ManifestDraft,
+  type ManifestFile,
   encodeManifest,
   imageFiles,
   invalidFile,
-  type ManifestDraft,
-  type ManifestFile,
   manifestFrom,
   sizeOf,
   splitOf,
 } from "../manifest.ts";
 import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
 import { alreadyPublished, guarded } from "../store-error.ts";
-import { fingerprintOf, type Fingerprints, keepContent, sameFingerprint, writeFingerprints } from "./content.ts";
+import {
+  type Fingerprints,
+  contentDigest,
+  fingerprintOf,
+  keepContent,
+  sameFingerprint,
+  writeFingerprints,
+} from "./content.ts";
 import { statOf, succeeds, syncDirectories, writeDurably } from "./durable.ts";
-import { checkpointLayout, type CheckpointLayout, type Layout } from "./layout.ts";
+import { type CheckpointLayout, type Layout, checkpointLayout } from "./layout.ts";
 import { findPublished, openNamespaceDirectory } from "./namespace-directory.ts";
 
 /** Implements `openForWrite` for a directory store. */

@@ -6,7 +6,7 @@ import { setImmediate as immediate } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import type { ObjectsReadGrant, SignedRequest } from "../../api/wire/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { checkGrant, invalidGrant } from "../grant-check.ts";
+import { checkGrant, invalidGrant } from "../checkpoint-id.ts";
 import { type Fingerprints, fingerprintOf, readFingerprints, writeFingerprints } from "../directory/content.ts";
 import { writeWithHoles } from "../directory/durable.ts";
 import { decodeManifest, lost, type Manifest, type ManifestFile, sizeOf } from "../manifest.ts";

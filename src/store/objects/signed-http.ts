@@ -1,19 +1,19 @@
-// Text of S3, and of the clouds with the same XML, is parsed only here: the code of an error response to a cell.
 import { once } from "node:events";
-import { type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
+import { type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Grant, SignedRequest } from "../../api/wire/grant.ts";
-import { backoffMilliseconds } from "../../base/backoff.ts";
-import { type Clock, delay } from "../../base/clock.ts";
+import { type Clock, backoffMilliseconds, delay } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError, errnoOf, isFulfilled } from "../../base/errors.ts";
 import { readBody } from "../../base/http.ts";
 import { within } from "../../base/within.ts";
-import { invalidGrant } from "../grant-check.ts";
+import { invalidGrant } from "../checkpoint-id.ts";
 import { guarded, scratchHint } from "../store-error.ts";
-import { kindOfRefusal, type Refusal, refusalError, describeRefusal } from "./refusal.ts";
+import { type Refusal, describeRefusal, kindOfRefusal, refusalError } from "./refusal.ts";
+
+// Text of S3, and of the clouds with the same XML, is parsed only here: the code of an error response to a cell.
 
 /** Without a byte for this long, the server or the network has failed. */
 const idleMilliseconds = 60_000;

@@ -1,9 +1,8 @@
 import type { ObjectsReadGrant, ObjectsWriteGrant } from "../../api/wire/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import type { CheckpointRef } from "../checkpoint-id.ts";
-import { type CheckpointStore, type StoreHealth, storeOf, type StoreUsage } from "../checkpoint-store.ts";
-import { expiryOf } from "../grant-check.ts";
+import { type CheckpointRef, expiryOf } from "../checkpoint-id.ts";
+import { type CheckpointStore, type StoreHealth, type StoreUsage, storeOf } from "../checkpoint-store.ts";
 import { parseManifest } from "../manifest.ts";
 import { decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
 import type { Step } from "../sessions.ts";
@@ -11,7 +10,7 @@ import { type Bucket, readWhole } from "./bucket.ts";
 import { bytesOf, inventory, removeCheckpoint, separateFiles } from "./inventory.ts";
 import { fileKey, maximumFiles, newAttempt, newProbeKey, publicationKey } from "./layout.ts";
 import { findPublication, isUnreadable, publishedCheckpoint, publishedManifest } from "./publication.ts";
-import { sweepStore, scrubStore } from "./upkeep.ts";
+import { scrubStore, sweepStore } from "./upkeep.ts";
 
 export interface ObjectStoreOptions {
   bucket: Bucket;

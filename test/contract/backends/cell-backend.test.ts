@@ -11,7 +11,7 @@ import type { Contents } from "../../../src/api/schema/metadata.ts";
 import type { Backend } from "../../../src/backends/backend.ts";
 import { cellBackend } from "../../../src/backends/cell-backend.ts";
 import { cellRuntime } from "../../../src/backends/cell-runtime.ts";
-import { cellCredentials, newCellCredentials } from "../../../src/backends/cell-keys.ts";
+import { cellCredentials, newCellCredentials } from "../../../src/backends/cluster-keys.ts";
 import type { SandboxRef } from "../../../src/backends/runtime.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { CellClient } from "../../../src/cell/client/cell-client.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { systemNamespace } from "../../../src/api/names/system-names.ts";
-import { clusterCredentials, readClusterCredentials } from "../../../src/backends/cell-keys.ts";
+import { clusterCredentials, readClusterCredentials } from "../../../src/backends/cluster-keys.ts";
 import { KubeClient } from "../../../src/kube/kube-client.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
 import { openControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";

@@ -8,7 +8,7 @@ import { csiBackend } from "../../../src/backends/csi/csi-backend.ts";
 import { snapshotName } from "../../../src/backends/csi/captured-volume.ts";
 import type { SandboxRef } from "../../../src/backends/runtime.ts";
 import { RametError } from "../../../src/base/errors.ts";
-import { driverName } from "../../../src/local/csi/protocol.ts";
+import { driverName } from "../../../src/local/csi/unary.ts";
 import { KubeClient } from "../../../src/kube/kube-client.ts";
 import {
   type Snapshot,
@@ -17,7 +17,7 @@ import {
   snapshotsIn,
 } from "../../../src/kube/volumes/snapshots.ts";
 import { claimsIn, storageClassesIn, volumesIn } from "../../../src/kube/volumes/volumes.ts";
-import { volumeObjects } from "../../../src/local/volumes/cluster-objects.ts";
+import { volumeObjects } from "../../../src/local/supervisor/seed-cluster.ts";
 import { openControlPlane } from "../../setup/control-plane.ts";
 import { withoutGroupClass } from "../../setup/group-class.ts";
 import { makeNamespace } from "../../setup/namespace.ts";

@@ -6,10 +6,10 @@ import type { CheckpointPart } from "../../../src/api/kinds/checkpoint.ts";
 import { groupLabel } from "../../../src/api/names/labels.ts";
 import type { Backend, CheckpointName } from "../../../src/backends/backend.ts";
 import { csiBackend } from "../../../src/backends/csi/csi-backend.ts";
-import { groupName } from "../../../src/backends/csi/groups/group-record.ts";
+import { groupName } from "../../../src/backends/csi/groups/find-groups.ts";
 import { type Clock, systemClock } from "../../../src/base/clock.ts";
 import { RametError } from "../../../src/base/errors.ts";
-import { driverName } from "../../../src/local/csi/protocol.ts";
+import { driverName } from "../../../src/local/csi/unary.ts";
 import { KubeClient } from "../../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../../src/kube/kubeconfig.ts";
 import {

@@ -9,28 +9,27 @@ import { NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
 import { SandboxClaim } from "../../../src/api/kinds/sandbox-claim.ts";
 import { SandboxSet } from "../../../src/api/kinds/sandbox-set.ts";
 import { Sandbox } from "../../../src/api/kinds/sandbox.ts";
-import { problemOf } from "../../../src/api/state/problem.ts";
-import { setRevision } from "../../../src/api/set/set-revision.ts";
 import type { Pod } from "../../../src/api/schema/pod.ts";
+import { setRevision } from "../../../src/api/set/set-revision.ts";
+import { problemOf } from "../../../src/api/state/problem.ts";
 import { RametError } from "../../../src/base/errors.ts";
-import { report } from "../../../src/kube/conditions.ts";
-import { notReady as notCloneable } from "../../../src/controllers/checkpoint/status.ts";
 import { planCheckpoint } from "../../../src/controllers/checkpoint/plan.ts";
 import type { CheckpointState } from "../../../src/controllers/checkpoint/state.ts";
+import { notReady as notCloneable } from "../../../src/controllers/checkpoint/status.ts";
 import { fail } from "../../../src/controllers/named-snapshot/build-under-way.ts";
 import { planSnapshot } from "../../../src/controllers/named-snapshot/plan.ts";
 import type { SnapshotState } from "../../../src/controllers/named-snapshot/state.ts";
 import { type Building, withStatus } from "../../../src/controllers/named-snapshot/status.ts";
 import { planClaim } from "../../../src/controllers/sandbox-claim/plan.ts";
 import type { ClaimState } from "../../../src/controllers/sandbox-claim/state.ts";
-import { memberOf } from "../../../src/controllers/sandbox-set/pool.ts";
 import { planSet } from "../../../src/controllers/sandbox-set/plan.ts";
-import type { SetState } from "../../../src/controllers/sandbox-set/state.ts";
+import { type SetState, memberOf } from "../../../src/controllers/sandbox-set/state.ts";
 import { planPaused } from "../../../src/controllers/sandbox/plan-paused.ts";
 import { planRunning } from "../../../src/controllers/sandbox/plan-running.ts";
 import { planStart } from "../../../src/controllers/sandbox/plan-start.ts";
 import type { SandboxState } from "../../../src/controllers/sandbox/state.ts";
 import { ended, failed, lost, notReady, running } from "../../../src/controllers/sandbox/status.ts";
+import { report } from "../../../src/kube/conditions.ts";
 
 /**
  * The objects have the statuses that the controllers plan. Kubectl, Flux and kpt wait for Current, and give up at Failed. An object without

@@ -1,15 +1,22 @@
 import { defined } from "../../../base/defined.ts";
 import { RametError, unlessCode } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
-import { type GroupKinds, groupKindsOf, type GroupSnapshot } from "../../../kube/volumes/snapshots.ts";
+import { type GroupKinds, type GroupSnapshot, groupKindsOf } from "../../../kube/volumes/snapshots.ts";
 import type { CheckpointName } from "../../backend.ts";
-import { groupNoteOf } from "../captured-volume.ts";
+import { type CapturableVolume, groupNoteOf } from "../captured-volume.ts";
 import { snapshotsOf } from "../remove-snapshots.ts";
 import { groupClass } from "../snapshot-class.ts";
-import type { CapturableVolume } from "../volumes-to-capture.ts";
-import { type FoundGroup, groupsOf, labelClaims, unlabelClaims } from "./find-groups.ts";
-import { type CapturedMember, followGroup, type GroupTimes, keptMembers } from "./follow-group.ts";
-import { groupManifest, groupName, groupRecord, type VolumeGroup } from "./group-record.ts";
+import {
+  type FoundGroup,
+  type VolumeGroup,
+  groupManifest,
+  groupName,
+  groupRecord,
+  groupsOf,
+  labelClaims,
+  unlabelClaims,
+} from "./find-groups.ts";
+import { type CapturedMember, type GroupTimes, followGroup, keptMembers } from "./follow-group.ts";
 import { removeGroup } from "./remove-group.ts";
 
 export interface CaptureGroupsOptions extends GroupTimes {

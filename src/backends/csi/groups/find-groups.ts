@@ -1,19 +1,22 @@
+import { createHash } from "node:crypto";
+import * as z from "zod";
 import { CapturedVolume } from "../../../api/kinds/checkpoint.ts";
-import { labels, checkpointOfGroupLabel, groupLabel } from "../../../api/names/labels.ts";
+import { annotations, checkpointOfGroupLabel, groupLabel, labels } from "../../../api/names/labels.ts";
+import { jsonValue } from "../../../base/canonical-json.ts";
 import { unlessCode } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
+import type { KubeManifest } from "../../../kube/object.ts";
 import {
-  type Snapshot,
-  snapshotsIn,
   type GroupKinds,
-  groupKindsOf,
   type GroupSnapshot,
   type GroupSnapshotContent,
+  type Snapshot,
+  groupKindsOf,
+  snapshotsIn,
 } from "../../../kube/volumes/snapshots.ts";
 import { type Claim, claimsIn } from "../../../kube/volumes/volumes.ts";
 import type { CheckpointName } from "../../backend.ts";
-import type { SnapshotOfVolume } from "../captured-volume.ts";
-import { type GroupRecord, groupRecord, selectorOf, type VolumeGroup } from "./group-record.ts";
+import { type CapturableVolume, type SnapshotOfVolume, snapshotPrefix } from "../captured-volume.ts";
 
 export interface FoundGroup {
   group: GroupSnapshot;
@@ -110,4 +113,62 @@ async function removeLabel(client: KubeClient, { metadata }: Claim, label: strin
     .mergePatch(metadata, { metadata: { uid, labels: { [label]: null } } })
     // It was deleted, or replaced by another claim of the same name.
     .catch(unlessCode("NotFound", "Conflict"));
+}
+
+/** The record of the volumes in a VolumeGroupSnapshot. The snapshot-controller chooses the names of the members. */
+const GroupRecord = z.object({
+  driver: z.string(),
+  /** How many volumes the checkpoint has, with those outside of this group. */
+  ofVolumes: z.number(),
+  volumes: z.array(CapturedVolume.omit({ snapshot: true, groupSnapshot: true }).extend({ claimUid: z.string() })),
+});
+export type GroupRecord = z.infer<typeof GroupRecord>;
+
+/** Volumes of one driver that are captured together. */
+export interface VolumeGroup {
+  driver: string;
+  volumes: CapturableVolume[];
+  ofVolumes: number;
+}
+
+/** The name of the VolumeGroupSnapshot of one driver. A repeated capture finds it. */
+export function groupName({ checkpointId }: CheckpointName, driver: string): string {
+  return `${snapshotPrefix}${checkpointId}-${hashOf(driver)}`;
+}
+
+/** The label of the claims that a group captures. A claim has one driver, and may be captured for several checkpoints. */
+export function selectorOf({ checkpointId }: CheckpointName, driver: string): Record<string, string> {
+  return { [groupLabel(checkpointId)]: hashOf(driver) };
+}
+
+/** The VolumeGroupSnapshot of volumes. As a VolumeSnapshot of a checkpoint, it has no owner. */
+export function groupManifest(
+  name: CheckpointName,
+  { apiVersion, className, ...record }: VolumeGroup & { apiVersion: string; className: string },
+): KubeManifest {
+  const { namespace, checkpointId } = name;
+  return {
+    apiVersion,
+    kind: "VolumeGroupSnapshot",
+    metadata: {
+      namespace,
+      name: groupName(name, record.driver),
+      labels: { [labels.checkpointId]: checkpointId },
+      annotations: { [annotations.capturedVolume]: JSON.stringify(record) },
+    },
+    spec: {
+      volumeGroupSnapshotClassName: className,
+      source: { selector: { matchLabels: selectorOf(name, record.driver) } },
+    },
+  };
+}
+
+/** Reads the record of a group; undefined if it is not one of this checkpoint, or if somebody has changed it. */
+export function groupRecord(name: CheckpointName, { metadata }: GroupSnapshot): GroupRecord | undefined {
+  const { data } = GroupRecord.safeParse(jsonValue(metadata.annotations?.[annotations.capturedVolume]));
+  return data !== undefined && metadata.name === groupName(name, data.driver) ? data : undefined;
+}
+
+function hashOf(driver: string): string {
+  return createHash("sha256").update(driver).digest("hex").slice(0, 10);
 }

@@ -6,7 +6,7 @@ import { describeProblem } from "../../../api/state/problem.ts";
 import { missingPart, whyNeverServing } from "../../../api/state/sandbox.ts";
 import { resultOr } from "../../../base/errors.ts";
 import { defined } from "../../../base/defined.ts";
-import { describeReport } from "../../../kube/reported-state.ts";
+import { describeReport } from "../../../kube/conditions.ts";
 import type { ClientState } from "../../service/find-sandbox.ts";
 
 /** Returns a sandbox as AgentTier's clients get it, in lists and alone. */

@@ -6,7 +6,7 @@ import { treeLimits } from "../../../api/tree/tree-check.ts";
 import type { ApiKeyLimits } from "../../../api/keys/api-key-rules.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
-import { equalSecrets } from "../../../base/secrets.ts";
+import { equalSecrets } from "../../../base/authenticated-encryption.ts";
 import { FairTurns } from "../../../base/fair-turns.ts";
 import { Slots } from "../../../base/slots.ts";
 import { within } from "../../../base/within.ts";

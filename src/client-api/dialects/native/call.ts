@@ -6,7 +6,7 @@ import { missingPart } from "../../../api/state/sandbox.ts";
 import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { readableBytes } from "../../../base/quantity.ts";
-import { describeReport } from "../../../kube/reported-state.ts";
+import { describeReport } from "../../../kube/conditions.ts";
 import type { Settled } from "../../../operations/objects.ts";
 import type { Caller, Callers } from "../../keys/callers.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";

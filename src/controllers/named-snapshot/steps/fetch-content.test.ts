@@ -4,8 +4,7 @@ import type { AddressInfo } from "node:net";
 import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { fetchContent } from "./fetch-content.ts";
-import { publicFetch } from "./public-fetch.ts";
+import { fetchContent, publicFetch } from "./fetch-content.ts";
 
 let base: string;
 const server = createServer((request, response) => {

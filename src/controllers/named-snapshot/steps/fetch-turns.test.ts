@@ -7,7 +7,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { ManualClock } from "../../../../test/setup/manual-clock.ts";
 import { defaultQuota } from "../../../api/quota/namespace-quota.ts";
 import { FetchTurns } from "./fetch-turns.ts";
-import { publicFetch } from "./public-fetch.ts";
+import { publicFetch } from "./fetch-content.ts";
 
 /** The server answers a request when the test says so. */
 let held: ServerResponse[];

@@ -3,11 +3,10 @@ import { annotations } from "../../../api/names/labels.ts";
 import { describeQuota } from "../../../api/quota/namespace-quota.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
-import { within } from "../../../base/within.ts";
 import { FairTurns } from "../../../base/fair-turns.ts";
-import type { NamespaceQuotas } from "../../cluster/namespace-quotas.ts";
-import { fetchContent } from "./fetch-content.ts";
-import type { PublicFetch } from "./public-fetch.ts";
+import { within } from "../../../base/within.ts";
+import type { NamespaceQuotas } from "../../cluster/resources.ts";
+import { type PublicFetch, fetchContent } from "./fetch-content.ts";
 
 export interface FetchTurnsOptions {
   fetch: PublicFetch;

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { GroupSnapshot } from "../../../kube/volumes/snapshots.ts";
 import { checkpointOfSnapshot } from "../captured-volume.ts";
-import { groupManifest, groupName, groupRecord, selectorOf } from "./group-record.ts";
+import { groupManifest, groupName, groupRecord, selectorOf } from "./find-groups.ts";
 
 const name = { namespace: "a", checkpointId: "c-1" };
 const volume = { volume: "data", claim: "data-s", claimUid: "u", driver: "d", accessModes: ["ReadWriteOnce"] };
