@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ClientWorld } from "./client-world.ts";
-import { runPython } from "./python-client.ts";
+import { runPython, sandboxPrograms } from "./python-client.ts";
 
 /** The SDKs of E2B for Python, unmodified, over a real local cluster. The programs check what they see. */
 let world: ClientWorld;
@@ -12,14 +12,9 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-describe.each(["current", "2.15"] as const)("the SDK for Python (%s)", (sdk) => {
-  it.each([
-    ["runs commands, serves files, and finds and deletes sandboxes", "sandbox.py"],
-    ["pauses and resumes a sandbox with its processes", "pause.py"],
-    ["creates sandboxes from a snapshot with its memory", "snapshot.py"],
-    ["uses several sandboxes concurrently", "async_sandboxes.py"],
-  ])("%s", async (_, file) => {
-    expect(await runPython(file, { sdk, environment })).toBe("");
+describe("the SDK for Python (current)", () => {
+  it.each(sandboxPrograms)("%s", async (_, file) => {
+    expect(await runPython(file, { environment })).toBe("");
   });
 });
 

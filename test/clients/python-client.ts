@@ -22,6 +22,14 @@ export interface PythonProgram {
   seconds?: number;
 }
 
+/** What every SDK of E2B for Python can do, with the program that does it. */
+export const sandboxPrograms = [
+  ["runs commands, serves files, and finds and deletes sandboxes", "sandbox.py"],
+  ["pauses and resumes a sandbox with its processes", "pause.py"],
+  ["creates sandboxes from a snapshot with its memory", "snapshot.py"],
+  ["uses several sandboxes concurrently", "async_sandboxes.py"],
+] as const;
+
 const run = promisify(execFile);
 const programs = join(import.meta.dirname, "python");
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { snapshotContentsIn, snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
 import { claimsIn } from "../../src/kube/volumes/volumes.ts";
-import { comparing, sandboxWithVolume, violate, violations } from "../setup/sandbox-with-volume.ts";
+import { sandboxWithVolume } from "../setup/sandbox-with-volume.ts";
 import { volumesWorld } from "./volumes-world.ts";
 
 const world = volumesWorld();
@@ -51,28 +51,6 @@ it("captures memory, files and the volume of a sandbox, and clones all of them",
   // In one command, because the program counts on between two.
   const counts = (await world.shell("b", "cat /tmp/count; echo; cat /data/count")).split("\n").map(Number);
   expect(Math.abs((counts[0] ?? NaN) - (counts[1] ?? NaN))).toBeLessThan(200);
-});
-
-const found = (sandbox: string): Promise<string> => world.shell(sandbox, violations);
-
-it("captures memory and volume at one moment with atomic, while a program writes at full speed", async () => {
-  await world.create("Sandbox", "w", sandboxWithVolume(comparing));
-  await world.untilRunning("w");
-  for (let round = 0; round < 5; round++) {
-    const { status } = await world.capture("w", "--contents", "memory,filesystem,volumes", "--consistency", "atomic");
-    const { ramet: record, checkpointId = "" } = status ?? {};
-    expect(record).toMatchObject({ consistency: "atomic" });
-    expect(record?.consistencyNote).toBeUndefined();
-    expect(record?.pausedMilliseconds).toBeGreaterThan(0);
-    const name = `atomic-${round}`;
-    await world.clone(name, "--from", checkpointId);
-    expect(await found(name)).toBe("");
-    await world.sandboxes.delete({ namespace, name });
-  }
-  expect(await found("w")).toBe("");
-  // The program would notice a volume of another moment.
-  const noticed = () => world.shell("w", violate).then(() => found("w"));
-  await expect.poll(noticed, { timeout: 20_000 }).toMatch(/^memory \d+, volume 1$/m);
 });
 
 it("clones the volume alone into a sandbox that starts from its image", async () => {

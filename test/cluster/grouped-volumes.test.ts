@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { groupLabel } from "../../src/api/names/labels.ts";
 import { snapshotContentsIn, snapshotsIn, groupKindsOf } from "../../src/kube/volumes/snapshots.ts";
 import { claimsIn } from "../../src/kube/volumes/volumes.ts";
+import { comparing as comparingOne, sandboxWithVolume, violate, violations } from "../setup/sandbox-with-volume.ts";
 import { volumesWorld } from "./volumes-world.ts";
 
 const world = volumesWorld();
@@ -86,4 +87,28 @@ it("captures memory and both volumes at one moment with atomic, which takes the 
   expect(first).toBeGreaterThan(0);
   await expect.poll(() => countIn("logs-c")).toBeGreaterThan(first);
   expect(await world.shell("c", "cat /tmp/violation 2> /dev/null || true")).toBe("");
+});
+
+const found = (sandbox: string): Promise<string> => world.shell(sandbox, violations);
+
+it("captures memory and volume at one moment with atomic, while a program writes at full speed", async () => {
+  // Their programs use all of the CPU too.
+  for (const name of ["a", "b", "c"]) await world.sandboxes.delete({ namespace, name });
+  await world.create("Sandbox", "w", sandboxWithVolume(comparingOne));
+  await world.untilRunning("w");
+  for (let round = 0; round < 5; round++) {
+    const { status } = await world.capture("w", "--contents", "memory,filesystem,volumes", "--consistency", "atomic");
+    const { ramet: record, checkpointId = "" } = status ?? {};
+    expect(record).toMatchObject({ consistency: "atomic" });
+    expect(record?.consistencyNote).toBeUndefined();
+    expect(record?.pausedMilliseconds).toBeGreaterThan(0);
+    const name = `atomic-${round}`;
+    await world.clone(name, "--from", checkpointId);
+    expect(await found(name)).toBe("");
+    await world.sandboxes.delete({ namespace, name });
+  }
+  expect(await found("w")).toBe("");
+  // The program would notice a volume of another moment.
+  const noticed = () => world.shell("w", violate).then(() => found("w"));
+  await expect.poll(noticed, { timeout: 20_000 }).toMatch(/^memory \d+, volume 1$/m);
 });

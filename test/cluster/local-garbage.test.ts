@@ -2,10 +2,12 @@ import { expect, it } from "vitest";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { identifyProcess, isProcessRunning } from "../../src/base/process-identity.ts";
 import { coreResources, refOf, type ResourceRef } from "../../src/kube/resource-ref.ts";
+import { readStatus } from "../../src/local/cluster-status.ts";
 import { runningCluster } from "./running-cluster.ts";
 
-/** Owners and deletions in a local cluster, which has no kube-controller-manager. */
+/** Owners and deletions in a local cluster, which has no kube-controller-manager, and at last its own end in the middle of a start. */
 const cluster = runningCluster();
 
 const refs = {
@@ -76,4 +78,16 @@ it("deletes a namespace with what is in it", async () => {
   await create(refs.configMaps, "inside", {}, { namespace: "team" });
   await namespaces.delete({ name: "team" });
   await expect.poll(() => namespaces.find({ name: "team" }), { timeout: 60_000 }).toBeUndefined();
+});
+
+it("starts right after a start that was interrupted", async () => {
+  await cluster.down();
+  const interrupted = new AbortController();
+  const first = cluster.up(undefined, undefined, interrupted.signal);
+  await expect.poll(() => readStatus(cluster.directory.status)?.phase).toBe("starting");
+  const supervisor = identifyProcess(cluster.pid("supervisor"));
+  interrupted.abort();
+  await expect(first).rejects.toMatchObject({ code: "Canceled" });
+  expect(isProcessRunning(supervisor!)).toBe(false);
+  expect((await cluster.up()).already).toBe(false);
 });

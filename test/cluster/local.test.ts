@@ -6,7 +6,6 @@ import { coreResources } from "../../src/kube/resource-ref.ts";
 import { PodDirectory } from "../../src/local/node/pod-directory.ts";
 import { podProcesses } from "../../src/local/node/launch-pod.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
-import { readStatus } from "../../src/local/cluster-status.ts";
 import { identifyProcess, isProcessRunning } from "../../src/base/process-identity.ts";
 import { readPort } from "../../src/local/supervisor/parts.ts";
 import { accountToken, allowToReach, ask } from "../setup/gateway.ts";
@@ -206,17 +205,5 @@ describe("a cluster on this machine", () => {
     await cluster.up();
     const pod = await cluster.untilPod("survivor", (one) => one !== undefined);
     expect(pod?.status).toMatchObject({ phase: "Failed", reason: "NodeShutdown" });
-  });
-
-  it("starts right after a start that was interrupted", async () => {
-    await cluster.down();
-    const interrupted = new AbortController();
-    const first = cluster.up(undefined, undefined, interrupted.signal);
-    await expect.poll(() => readStatus(cluster.directory.status)?.phase).toBe("starting");
-    const supervisor = identifyProcess(cluster.pid("supervisor"));
-    interrupted.abort();
-    await expect(first).rejects.toMatchObject({ code: "Canceled" });
-    expect(isProcessRunning(supervisor!)).toBe(false);
-    expect((await cluster.up()).already).toBe(false);
   });
 });
