@@ -2,7 +2,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { format, resolveConfig } from "prettier";
-import { refusedFields } from "../src/api/fields/honoured-fields.ts";
+import { refusedFields } from "../test/setup/honoured-fields.ts";
 import { ignoredFields, requestFields, staleTemplate, strategyOfTemplate } from "../src/api/fields/ignored-fields.ts";
 import { annotations } from "../src/api/names/labels.ts";
 

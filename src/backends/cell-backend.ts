@@ -20,10 +20,11 @@ export interface CellBackendOptions {
   cells: CellClient;
   credentials: Pick<CellCredentials, "guestToken">;
   store: CheckpointStore;
-  /** How long a cell may use a grant. @default 600000 */
-  grantMilliseconds?: number;
   clock?: Clock;
 }
+
+/** How long a cell may use a grant. */
+const grantMilliseconds = 600_000;
 
 /** A restore holds open files longer than its grant is valid, so a sweep leaves data alone for this many grant lifetimes. */
 const sweepMargin = 6;
@@ -33,7 +34,7 @@ const loadMilliseconds = 3_600_000;
 
 /** Captures memory and files with gVisor, in the sandbox's own cell, into Ramet's store. The handle is the manifest's digest. */
 export function cellBackend(options: CellBackendOptions): Backend {
-  const { cells, credentials, store, grantMilliseconds = 600_000, clock = systemClock } = options;
+  const { cells, credentials, store, clock = systemClock } = options;
 
   /** A checkpoint in a bucket is downloaded first, and layers are unpacked, which may take as long as their grants are valid. */
   function restoreDeadline({ driver }: Grant, { layers }: CheckpointPart): Deadline {

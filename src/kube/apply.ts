@@ -65,10 +65,6 @@ export async function retryConflicts<T>(attempt: (number: number) => Promise<T>,
 }
 
 /** Creates an object, unless one of its name exists. */
-export async function createUnlessExists(
-  resource: ResourceClient<KubeObject>,
-  manifest: KubeManifest,
-  signal?: AbortSignal,
-): Promise<void> {
-  await resource.create(manifest, { signal }).catch(unlessCode("AlreadyExists"));
+export async function createUnlessExists(resource: ResourceClient<KubeObject>, manifest: KubeManifest): Promise<void> {
+  await resource.create(manifest).catch(unlessCode("AlreadyExists"));
 }

@@ -45,17 +45,18 @@ export interface ControllerOptions {
   /** The number of concurrent reconciles. @default 4 */
   concurrency?: number;
   backoff?: BackoffOptions;
-  /**
-   * How long to wait for running reconciles at the end. It must be shorter than the time between a lost lease's renew deadline
-   * and its expiry (6 s and 8 s). @default 1500
-   */
-  drainMilliseconds?: number;
   metrics?: ControllerMetrics;
   /** Fails if a reconcile does not end or no worker takes keys. */
   liveness?: Liveness | undefined;
   log?: Log;
   random?: () => number;
 }
+
+/**
+ * How long to wait for running reconciles at the end. It must be shorter than the time between a lost lease's renew deadline
+ * and its expiry (6 s and 8 s).
+ */
+const drainMilliseconds = 1_500;
 
 /**
  * Runs a controller until `signal` is aborted: waits for the first lists, then reconciles the keys of changes. At the end
@@ -151,7 +152,7 @@ async function work(options: ControllerOptions, queue: WorkQueue, signal: AbortS
   let cancelHard: () => void = () => undefined;
   const drain = (): void => {
     void queue.shutDown();
-    cancelHard = options.clock.schedule(options.drainMilliseconds ?? 1_500, () => {
+    cancelHard = options.clock.schedule(drainMilliseconds, () => {
       hard.abort(signal.reason);
       timeIsOver.resolve(undefined);
     });

@@ -1,8 +1,9 @@
-import type { RametError } from "../base/errors.ts";
+import * as z from "zod";
 import type { Grant } from "../api/wire/grant.ts";
-import { checkedNamespace, checkedRef, type CheckpointRef } from "./checkpoint-id.ts";
+import { canonicalJson } from "../base/canonical-json.ts";
+import { RametError } from "../base/errors.ts";
+import { type CheckpointRef, checkedNamespace, checkedRef } from "./checkpoint-id.ts";
 import type { Manifest } from "./manifest.ts";
-import { anotherCluster } from "./owner.ts";
 import type { PublishedCheckpoint } from "./sessions.ts";
 import { guarded } from "./store-error.ts";
 
@@ -129,7 +130,7 @@ export interface StoreHealth {
 }
 
 /** The part of a store that differs between drivers. Its arguments are valid. */
-export interface StoreDriver extends Omit<CheckpointStore, "bind" | "has" | "scrub"> {
+interface StoreDriver extends Omit<CheckpointStore, "bind" | "has" | "scrub"> {
   name: string;
   /** Where the owner is recorded, for messages. */
   ownerPath: string;
@@ -170,4 +171,40 @@ export function storeOf(driver: StoreDriver): CheckpointStore {
       guarded(`measuring the usage of namespace ${namespace}`, () => driver.usage(checkedNamespace(namespace))),
     probe: () => driver.probe(),
   };
+}
+
+/** The file or object that records which cluster the store belongs to. */
+export const ownerFile = "store.json";
+
+const Owner = z.object({ v: z.literal(1), cluster: z.string().min(1) });
+
+export function encodeOwner(cluster: string): Buffer {
+  return Buffer.from(canonicalJson({ v: 1, cluster }));
+}
+
+/** Returns the cluster. @throws RametError `StoreUnavailable` if `bytes` are not valid */
+export function decodeOwner(bytes: Buffer, store: string): string {
+  try {
+    return Owner.parse(JSON.parse(bytes.toString("utf8"))).cluster;
+  } catch (error) {
+    throw new RametError("StoreUnavailable", `cannot use ${store}: ${ownerFile} is not valid`, {
+      hint: `Restore the file: {"cluster":"<UID of the namespace kube-system>","v":1}`,
+      cause: error,
+    });
+  }
+}
+
+/** The error for a store of another cluster. `path` is the location of the owner file. */
+function anotherCluster(
+  store: string,
+  whose: { owner: string | undefined; cluster: string; path: string },
+): RametError {
+  const { owner, cluster, path } = whose;
+  return new RametError(
+    "StoreOfAnotherCluster",
+    `cannot open the store ${store}: it belongs to the cluster ${owner}, but this is the cluster ${cluster}`,
+    {
+      hint: `Configure a separate store for this cluster; if the other cluster no longer exists, delete ${path}, and Ramet will remove all checkpoints that are unknown to this cluster`,
+    },
+  );
 }

@@ -20,7 +20,7 @@ import { readStatus, statusError } from "../../src/kube/status-error.ts";
 import { watchResource } from "../../src/kube/watch.ts";
 import { checkGrant } from "../../src/store/checkpoint-id.ts";
 import { parseManifest } from "../../src/store/manifest.ts";
-import { decodePublication, publishedCheckpoint } from "../../src/store/objects/publication.ts";
+import { decodePublication, publishedCheckpoint } from "../../src/store/objects/layout.ts";
 import { bytesLike, jsonLike, valuesLike } from "./inputs.ts";
 import {
   apiKey,

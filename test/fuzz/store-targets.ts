@@ -9,7 +9,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { azureBucket } from "../../src/store/objects/azure/azure-bucket.ts";
 import { type Bucket, readWhole } from "../../src/store/objects/bucket.ts";
 import { gcsBucket } from "../../src/store/objects/gcs/gcs-bucket.ts";
-import { readPublished } from "../../src/store/objects/publication.ts";
+import { readPublished } from "../../src/store/objects/layout.ts";
 import { s3Bucket } from "../../src/store/objects/s3/s3-bucket.ts";
 import { makeGcsAccount } from "../setup/google-account.ts";
 import { jsonLike, textsLike } from "./inputs.ts";

@@ -2,7 +2,7 @@ import { lstat, mkdir, open, readdir, readFile, stat, writeFile } from "node:fs/
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import type { Grant, LayerRef } from "../../src/api/wire/grant.ts";
-import { goArchitecture } from "../../src/base/go-architecture.ts";
+import { goArchitecture } from "../../src/base/machine.ts";
 import { layerFile } from "../../src/store/manifest.ts";
 import { openForWrite } from "../../src/store/open.ts";
 import { draft } from "../contract/store/draft.ts";

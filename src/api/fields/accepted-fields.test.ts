@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { kinds, renderCrds } from "../kinds/crd.ts";
 import { annotations } from "../names/labels.ts";
-import { honouredFields, refusedFields } from "./honoured-fields.ts";
+import { honouredFields, refusedFields } from "../../../test/setup/honoured-fields.ts";
 import { ignoredFields } from "./ignored-fields.ts";
 
 type Schema = Record<string, unknown> & { properties?: Record<string, Schema>; items?: Schema };

@@ -1,4 +1,4 @@
-import { type Mount, parseMounts } from "../../base/mount-table.ts";
+import { type Mount, parseMounts } from "../../base/machine.ts";
 
 /** The directories of the cell's own control groups. */
 export type CgroupLayout =

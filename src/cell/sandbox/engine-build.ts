@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import type { EngineBuild } from "../../api/engine/engine.ts";
-import { goArchitecture } from "../../base/go-architecture.ts";
+import { goArchitecture } from "../../base/machine.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
 import type { CellPaths } from "../setting/cell-setting.ts";

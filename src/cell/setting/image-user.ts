@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { open, lstat, readlink } from "node:fs/promises";
 import { join, sep } from "node:path";
 import { RametError } from "../../base/errors.ts";
-import { goArchitecture } from "../../base/go-architecture.ts";
+import { goArchitecture } from "../../base/machine.ts";
 import type { CellSetting } from "./cell-setting.ts";
 
 export interface UserIds {

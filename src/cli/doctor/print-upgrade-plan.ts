@@ -1,5 +1,5 @@
 import { RametError } from "../../base/errors.ts";
-import { goArchitecture } from "../../base/go-architecture.ts";
+import { goArchitecture } from "../../base/machine.ts";
 import { planUpgrade, readUpgrade, type UpgradeStep } from "../../preflight/plan-upgrade.ts";
 import { recordImage } from "../../registry/look-up-image.ts";
 import type { Cluster } from "../cluster/cluster.ts";

@@ -4,7 +4,7 @@ import { digestOf } from "../../api/schema/digest.ts";
 import { type Clock, backoffMilliseconds } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
-import { goArchitecture } from "../../base/go-architecture.ts";
+import { goArchitecture } from "../../base/machine.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { type Readable, Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import * as z from "zod";
-import { goArchitecture } from "../../base/go-architecture.ts";
+import { goArchitecture } from "../../base/machine.ts";
 import { directoryInside } from "../../cell/setting/image-user.ts";
 import { RametError } from "../../base/errors.ts";
 import { exists } from "../files.ts";

@@ -1,5 +1,5 @@
 import { cpus, hostname, release, totalmem } from "node:os";
-import { goArchitecture } from "../../base/go-architecture.ts";
+import { goArchitecture } from "../../base/machine.ts";
 import { localNodeLabels } from "../../api/names/system-names.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { microTime } from "../../kube/lease.ts";

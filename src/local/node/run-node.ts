@@ -41,8 +41,6 @@ export interface LocalNodeOptions {
   /** PEM, for the port at which the API server requests logs. */
   serving: { ca: string; certificate: string; key: string };
   log: Log;
-  /** How many spare cells to keep. @default 2, because a claim from a set takes one */
-  spareCells?: number;
   /** Called when the node accepts Pods. */
   onReady?: () => void;
 }
@@ -75,7 +73,8 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     environment: { ...environment, ...(await cells.build(cells.current)) },
     link: options.tools.link,
     pods: directory,
-    count: options.spareCells ?? 2,
+    // One is for the sandbox that replaces a claimed one.
+    count: 2,
     clock,
   });
   const pods = new PodRunner({

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile, realpath } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { goArchitecture } from "../../base/go-architecture.ts";
+import { goArchitecture } from "../../base/machine.ts";
 import { exists } from "../files.ts";
 import { type GoBuild, packageRoot, type Tool } from "./tool.ts";
 

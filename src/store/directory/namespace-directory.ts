@@ -4,9 +4,8 @@ import * as z from "zod";
 import type { DirectoryGrant } from "../../api/wire/grant.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { type CheckpointRef, NamespaceName, invalidGrant } from "../checkpoint-id.ts";
-import type { Removal } from "../checkpoint-store.ts";
+import { type Removal, ownerFile } from "../checkpoint-store.ts";
 import { type Manifest, decodeManifest, digestOf, lost, parseManifest, sizeOf } from "../manifest.ts";
-import { ownerFile } from "../owner.ts";
 import type { PublishedCheckpoint, Step } from "../sessions.ts";
 import { collectContent } from "./content.ts";
 import {

@@ -7,8 +7,15 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { type CheckpointRef, expiryOf } from "../checkpoint-id.ts";
-import { type CheckpointStore, type StoreHealth, type StoreUsage, storeOf } from "../checkpoint-store.ts";
-import { decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
+import {
+  type CheckpointStore,
+  type StoreHealth,
+  type StoreUsage,
+  decodeOwner,
+  encodeOwner,
+  ownerFile,
+  storeOf,
+} from "../checkpoint-store.ts";
 import type { Step } from "../sessions.ts";
 import { spaceHint, storeError } from "../store-error.ts";
 import { bytesOf, filesBelow, ifPresent, readSmallFile, syncDirectories, unless, writeDurably } from "./durable.ts";

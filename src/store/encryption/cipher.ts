@@ -34,7 +34,7 @@ export async function encryptFile(from: string, to: string, key: FileKey, signal
 }
 
 /** Reverses {@link encryptFile}. @throws Error if the file was changed, or encrypted with another key or as another file */
-export async function decryptFile(from: string, to: string, key: FileKey, signal?: AbortSignal): Promise<void> {
+export async function decryptFile(from: string, to: string, key: FileKey): Promise<void> {
   // A store that is mounted read-only gives symbolic links to open files.
   await withFiles({ from, flags: constants.O_RDONLY, to }, async (source, target) => {
     const { size } = await source.stat();
@@ -45,7 +45,6 @@ export async function decryptFile(from: string, to: string, key: FileKey, signal
     const last = Math.max(0, Math.ceil(bytes / sealedBytes) - 1);
     const chunk = Buffer.allocUnsafeSlow(sealedBytes);
     for (let at = 0; at <= last; at++) {
-      signal?.throwIfAborted();
       const sealed = await readExactly(source, chunk, at === last ? bytes - at * sealedBytes : sealedBytes);
       if (sealed.length < tagBytes) throw new Error("it ends early");
       const decipher = createDecipheriv(algorithm, key.dataKey, nonce(prefix, at, at === last));

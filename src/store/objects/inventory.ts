@@ -2,8 +2,7 @@ import type { CheckpointRef } from "../checkpoint-id.ts";
 import type { Removal } from "../checkpoint-store.ts";
 import type { Step } from "../sessions.ts";
 import type { Bucket, StoredObject } from "./bucket.ts";
-import { checkpointPrefix, kindOf, namespacePrefix, publicationKey } from "./layout.ts";
-import { findPublication, isUnreadable } from "./publication.ts";
+import { checkpointPrefix, findPublication, isUnreadable, kindOf, namespacePrefix, publicationKey } from "./layout.ts";
 
 /** The objects of a bucket, grouped. */
 export interface Inventory {

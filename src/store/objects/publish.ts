@@ -7,14 +7,13 @@ import type { ObjectsWriteGrant, SignedRequest } from "../../api/wire/grant.ts";
 import { type Clock, phaseTimer, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { type ContentDigest, ContentHash, hashFile } from "../directory/content.ts";
 import { checkGrant, invalidGrant } from "../checkpoint-id.ts";
+import { type ContentDigest, ContentHash, hashFile } from "../directory/content.ts";
 import { type ManifestDraft, encodeManifest, imageFiles, manifestFrom, sizeOf, splitOf } from "../manifest.ts";
 import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
 import { alreadyPublished } from "../store-error.ts";
 import { allOrNone } from "./client-calls.ts";
-import { isPublicationUrl } from "./layout.ts";
-import { encodePublication, publishedCheckpoint, readPublished } from "./publication.ts";
+import { encodePublication, isPublicationUrl, publishedCheckpoint, readPublished } from "./layout.ts";
 import { type CallContext, callSigned, inCell } from "./signed-http.ts";
 
 export interface Attempt {

@@ -1,4 +1,4 @@
-import { createHash, type Hash } from "node:crypto";
+import { type Hash, createHash } from "node:crypto";
 import { type FileHandle, lstat, mkdir, mkdtemp, open, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,12 +9,11 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { checkGrant, invalidGrant } from "../checkpoint-id.ts";
 import { type Fingerprints, fingerprintOf, readFingerprints, writeFingerprints } from "../directory/content.ts";
 import { writeWithHoles } from "../directory/durable.ts";
-import { decodeManifest, lost, type Manifest, type ManifestFile, sizeOf } from "../manifest.ts";
+import { type Manifest, type ManifestFile, decodeManifest, lost, sizeOf } from "../manifest.ts";
 import type { OpenForReadOptions, ReadSession, SharedEntry } from "../sessions.ts";
 import { allOrNone } from "./client-calls.ts";
-import { isPublicationUrl } from "./layout.ts";
-import { readPublished } from "./publication.ts";
-import { callSigned, inCell, type SignedResponse } from "./signed-http.ts";
+import { isPublicationUrl, readPublished } from "./layout.ts";
+import { type SignedResponse, callSigned, inCell } from "./signed-http.ts";
 
 /** Implements `openForRead` for a bucket. Resolves when the whole checkpoint is downloaded. */
 export async function openObjectsForRead(grant: ObjectsReadGrant, options: OpenForReadOptions): Promise<ReadSession> {

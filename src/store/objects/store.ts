@@ -2,14 +2,30 @@ import type { ObjectsReadGrant, ObjectsWriteGrant } from "../../api/wire/grant.t
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { type CheckpointRef, expiryOf } from "../checkpoint-id.ts";
-import { type CheckpointStore, type StoreHealth, type StoreUsage, storeOf } from "../checkpoint-store.ts";
+import {
+  type CheckpointStore,
+  type StoreHealth,
+  type StoreUsage,
+  decodeOwner,
+  encodeOwner,
+  ownerFile,
+  storeOf,
+} from "../checkpoint-store.ts";
 import { parseManifest } from "../manifest.ts";
-import { decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
 import type { Step } from "../sessions.ts";
 import { type Bucket, readWhole } from "./bucket.ts";
 import { bytesOf, inventory, removeCheckpoint, separateFiles } from "./inventory.ts";
-import { fileKey, maximumFiles, newAttempt, newProbeKey, publicationKey } from "./layout.ts";
-import { findPublication, isUnreadable, publishedCheckpoint, publishedManifest } from "./publication.ts";
+import {
+  fileKey,
+  findPublication,
+  isUnreadable,
+  maximumFiles,
+  newAttempt,
+  newProbeKey,
+  publicationKey,
+  publishedCheckpoint,
+  publishedManifest,
+} from "./layout.ts";
 import { scrubStore, sweepStore } from "./upkeep.ts";
 
 export interface ObjectStoreOptions {

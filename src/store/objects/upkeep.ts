@@ -1,19 +1,18 @@
 import { createHash } from "node:crypto";
 import type { CheckpointRef } from "../checkpoint-id.ts";
 import {
-  newSweepReport,
-  type SweepOptions,
-  type SweepReport,
   type Damage,
   type ScrubOptions,
   type ScrubReport,
+  type SweepOptions,
+  type SweepReport,
+  newSweepReport,
 } from "../checkpoint-store.ts";
-import { parseManifest, type Manifest, type ManifestFile } from "../manifest.ts";
+import { type Manifest, type ManifestFile, parseManifest } from "../manifest.ts";
 import type { Step } from "../sessions.ts";
 import type { Bucket, StoredObject } from "./bucket.ts";
-import { bytesOf, deleteAll, type Holding, inventory, removeCheckpoint, separateFiles } from "./inventory.ts";
-import { attemptExpiry, fileKey } from "./layout.ts";
-import { findPublication, isUnreadable } from "./publication.ts";
+import { type Holding, bytesOf, deleteAll, inventory, removeCheckpoint, separateFiles } from "./inventory.ts";
+import { attemptExpiry, fileKey, findPublication, isUnreadable } from "./layout.ts";
 import { requestMilliseconds } from "./signed-http.ts";
 
 export interface SweepContext {

@@ -2,11 +2,10 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseManifest } from "../../../src/store/manifest.ts";
-import { readWhole, type Bucket } from "../../../src/store/objects/bucket.ts";
-import { fileKey } from "../../../src/store/objects/layout.ts";
-import { findPublication } from "../../../src/store/objects/publication.ts";
+import { type Bucket, readWhole } from "../../../src/store/objects/bucket.ts";
+import { fileKey, findPublication } from "../../../src/store/objects/layout.ts";
 import { objectStore } from "../../../src/store/objects/store.ts";
-import { shiftedClock, type StoreUnderTest } from "./harness.ts";
+import { type StoreUnderTest, shiftedClock } from "./harness.ts";
 
 /** Creates a store in an empty bucket of any cloud. */
 export async function objectsUnderTest(bucket: Bucket): Promise<StoreUnderTest> {

@@ -1,6 +1,6 @@
 import { mkdir, readFile, rmdir, stat, statfs } from "node:fs/promises";
 import { RametError, errnoOf } from "../../../base/errors.ts";
-import { type Mount, parseMounts } from "../../../base/mount-table.ts";
+import { type Mount, parseMounts } from "../../../base/machine.ts";
 import { runProgram } from "../../../base/run-program.ts";
 import { unlessMissing } from "../../files.ts";
 import { type RequestOf, checkCapabilities, requests, topologyOf } from "../requests.ts";

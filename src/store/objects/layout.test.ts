@@ -1,8 +1,17 @@
 import { expect, it } from "vitest";
 import { draft } from "../../../test/contract/store/draft.ts";
 import { decodeManifest, digestOf, encodeManifest, manifestFrom } from "../manifest.ts";
-import { attemptExpiry, fileKey, isPublicationUrl, kindOf, newAttempt, newProbeKey, publicationKey } from "./layout.ts";
-import { decodePublication, encodePublication } from "./publication.ts";
+import {
+  attemptExpiry,
+  decodePublication,
+  encodePublication,
+  fileKey,
+  isPublicationUrl,
+  kindOf,
+  newAttempt,
+  newProbeKey,
+  publicationKey,
+} from "./layout.ts";
 
 const ref = { namespace: "team-a", checkpointId: "c1" };
 const manifest = manifestFrom(

@@ -27,3 +27,6 @@ export function parseMounts(text: string): Mount[] {
 function unescaped(text: string): string {
   return text.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }
+
+/** The architecture of this machine, as Go, images and Kubernetes name it: `amd64`, `arm64`. */
+export const goArchitecture = process.arch === "x64" ? "amd64" : process.arch;
