@@ -1,5 +1,5 @@
 import { canonicalJson } from "../../src/base/canonical-json.ts";
-import { align } from "../handlers/align.ts";
+import { align } from "../../src/base/align.ts";
 import { joined } from "./values.ts";
 
 export type ChangeKind = "add" | "delete" | "update";

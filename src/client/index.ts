@@ -50,6 +50,8 @@ export interface SnapshotDiff {
   to: string;
   /** The fields in which they differ. Null: a version does not have it. */
   changes: { field: string; from: unknown; to: unknown }[];
+  /** The steps in which they differ. Null: an earlier release has built one of them. */
+  recipe: { from?: { step: number; text: string }; to?: { step: number; text: string } }[] | null;
 }
 
 /** The named snapshots of the namespace. */

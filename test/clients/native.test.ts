@@ -341,8 +341,10 @@ describe("named snapshots", () => {
       ["data@1", false],
       ["data@2", true],
     ]);
-    const { changes, ...compared } = await snapshots.diff("data@1", "data");
+    const { changes, recipe: steps, ...compared } = await snapshots.diff("data@1", "data");
     expect(compared).toEqual({ from: "data@1", to: "data@2" });
+    const [from, to] = ["one", "two"].map((text) => ({ step: 1, text: `run echo ${text} > /text` }));
+    expect(steps).toEqual([{ from, to }]);
     const fields = changes.map(({ field }) => field);
     expect(fields).toContain("digest");
     expect(fields).not.toContain("template.image");

@@ -134,6 +134,18 @@ it("lists versions, rolls back and unpins", async () => {
   const clone = await ramet("sandbox", "create", "--from", "tool", "--name", "tool-a");
   expect(clone).toMatchObject({ exitCode: 0 });
   expect(await world.read("tool-a", "/root/word")).toBe("one\n");
+  const store = ["--store-path", world.cluster.storePath];
+  const compared = await ramet("snapshot", "diff", "tool@1", "tool@2", "-o", "json", ...store);
+  expect(compared).toMatchObject({ exitCode: 0, stderr: "" });
+  expect(JSON.parse(compared.stdout)).toMatchObject({
+    recipe: [{ from: { step: 2, text: expect.stringMatching(/^run echo one/) as string }, to: { step: 2 } }],
+    layers: [{ layer: 2, largest: [{ path: "root/word", change: "changed", fromBytes: 4, toBytes: 4 }] }],
+    packages: [],
+  });
+  const tables = await ramet("snapshot", "diff", "tool@1", "tool@2");
+  expect(tables.stdout).toMatch(/^STEP +tool@1 +STEP +tool@2\n2 +run echo one .* 2 +run echo two /);
+  expect(tables.stdout).toMatch(/\nNote: files and packages are not compared: no store, because /);
+  expect((await ramet("snapshot", "diff")).stderr).toContain("needs either versions or -f");
   const further = await ramet("snapshot", "rollback", "tool");
   expect(further.exitCode).toBe(3);
   expect(further.stderr).toContain("Choose one of the kept versions: 1, 2");

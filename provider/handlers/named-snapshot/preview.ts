@@ -4,7 +4,7 @@ import { unchangedSteps, type SnapshotDigest } from "../../../src/api/snapshot/s
 import { canonicalJson } from "../../../src/base/canonical-json.ts";
 import { defined } from "../../../src/base/defined.ts";
 import { RametError } from "../../../src/base/errors.ts";
-import { align } from "../align.ts";
+import { align } from "../../../src/base/align.ts";
 import { changedProperties, diffByTable, type DiffResult, type HandlerContext, type Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { digestOfInputs } from "./check.ts";

@@ -55,6 +55,8 @@ export const annotations = {
   /** On a Checkpoint of a step or a version: the whole digest, which its label holds shortened. */
   stepDigest: "ramet.dev/step-digest",
   snapshotDigest: "ramet.dev/snapshot-digest",
+  /** On the Checkpoint of a version: its steps, as JSON (diff-versions.ts). */
+  recipe: "ramet.dev/recipe",
   /** On a Checkpoint of a step: when the step was removed from the recipe of its named snapshot, as RFC 3339. */
   unneededSince: "ramet.dev/unneeded-since",
   /** On a Sandbox that names a snapshot: the checkpoint id to which the name was resolved when the sandbox started. */

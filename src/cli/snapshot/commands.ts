@@ -35,11 +35,22 @@ function buildCommands(snapshot: RametCommand): void {
     .runs(async () => (await import("./apply.ts")).applySnapshots);
   snapshot
     .command("diff")
-    .description("Print what apply would build, and from which step. Changes nothing.")
-    .requiredOption("-f, --file <path...>", "files of manifests in YAML or JSON; - reads stdin")
+    .description("Compare two versions, or print what apply would build, and from which step. Changes nothing.")
+    .argument("[from]", "a version, such as python-data@6")
+    .argument("[to]", "another one (default: the current version of that snapshot)")
+    .option("-f, --file <path...>", "files of manifests in YAML or JSON, instead of versions; - reads stdin")
+    .option(
+      "--store-path <place>",
+      "the directory or address of the cluster's store, to compare files and packages (default: the local cluster's)",
+    )
+    .formats()
     .clusterFlags()
-    .examples("ramet snapshot diff -f python-data.yaml")
-    .runs(async () => (await import("./diff.ts")).diffSnapshots);
+    .examples(
+      "ramet snapshot diff python-data@6 python-data@7",
+      "ramet snapshot diff python-data@6 -o json --store-path 's3://checkpoints/ramet?region=eu-central-1'",
+      "ramet snapshot diff -f python-data.yaml",
+    )
+    .runs(async () => (await import("./diff.ts")).diffSnapshots, "from", "to");
   snapshot
     .command("build")
     .description("Retry a failed build and follow it. Steps that are already built are reused.")

@@ -11,21 +11,106 @@ import { unchangedSteps, type SnapshotDigest } from "../../api/snapshot/snapshot
 import { copiedContents } from "../../controllers/named-snapshot/keyed-content.ts";
 import { claimsOfTemplate } from "../../controllers/volumes/restored-volumes.ts";
 import { resolveInputs } from "../../controllers/named-snapshot/resolve-inputs.ts";
+import { findVersion, parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
+import { canonicalJson } from "../../base/canonical-json.ts";
+import { RametError } from "../../base/errors.ts";
+import { type ComparedVersion, diffVersions, type VersionDiff } from "../../api/snapshot/diff-versions.ts";
 import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
-import { printLine, type Io } from "../io.ts";
+import { printLine, writeAll, type Io } from "../io.ts";
+import { documentOf, size, table } from "../output/render.ts";
+import { openClusterStore } from "../store/collect-garbage.ts";
 import { manifestsIn } from "./apply.ts";
+import { compareLayers, type ContentDiff } from "./compare-layers.ts";
 
 export interface DiffSnapshotsOptions extends ClusterOptions {
+  /** References to versions. Without `file`. */
+  from?: string;
+  to?: string;
   /** Paths; `-` reads stdin. */
-  file: readonly string[];
+  file?: readonly string[];
+  /** The store's directory or address. @default the local cluster's, if that is the cluster */
+  storePath?: string;
+  output: "table" | "json";
 }
 
-/** `ramet snapshot diff`: prints what `apply` would build, and from which step. Changes nothing. */
+/** `ramet snapshot diff`: compares two versions, or prints what `apply` would build, and from which step. Changes nothing. */
 export async function diffSnapshots(io: Io, options: DiffSnapshotsOptions): Promise<void> {
-  const manifests = (await Promise.all(options.file.map((path) => manifestsIn(io, path)))).flat();
+  const { from, to = from === undefined ? undefined : parseSnapshotReference(from).name, file } = options;
+  if ((from === undefined) === (file === undefined)) {
+    throw new RametError("InvalidArgument", "ramet snapshot diff needs either versions or -f", {
+      hint: "Write two versions, such as python-data@6 python-data@7, or -f and a file",
+    });
+  }
   return withCluster(io, options, async (cluster) => {
+    if (from !== undefined && to !== undefined) return printVersions(io, cluster, { ...options, from, to });
+    const manifests = (await Promise.all((file ?? []).map((path) => manifestsIn(io, path)))).flat();
     for (const manifest of manifests) printLine(io.stdout, await difference(io, cluster, manifest));
   });
+}
+
+async function printVersions(
+  io: Io,
+  cluster: Cluster,
+  options: DiffSnapshotsOptions & { from: string; to: string },
+): Promise<void> {
+  const versions = await Promise.all([versionAt(cluster, options.from), versionAt(cluster, options.to)] as const);
+  const recorded = diffVersions(...versions);
+  const opened = await openClusterStore(io, cluster, options);
+  const content: ContentDiff =
+    "store" in opened
+      ? await compareLayers(opened.store, versions, io.signal)
+      : { layers: [], packages: [], notes: [`files and packages are not compared: no store, because ${opened.why}`] };
+  const notes = [...content.notes, ...versions.flatMap(missingOf)];
+  const diff = { ...recorded, ...content, notes };
+  await writeAll(io.stdout, options.output === "json" ? documentOf(diff, "json") : versionTables(diff));
+}
+
+async function versionAt(cluster: Cluster, text: string): Promise<ComparedVersion> {
+  const reference = parseSnapshotReference(text);
+  const snapshot = await cluster.get(cluster.snapshots, reference.name);
+  const version = findVersion(snapshot, reference);
+  const at = { namespace: cluster.namespace, name: version.checkpointName };
+  return { snapshot, version, checkpoint: await cluster.checkpoints.find(at, { signal: cluster.signal }) };
+}
+
+function missingOf({ checkpoint, version }: ComparedVersion): string[] {
+  return checkpoint === undefined
+    ? [`version ${version.version} has lost its Checkpoint ${version.checkpointName}`]
+    : [];
+}
+
+function versionTables({ from, to, recipe, changes, layers, packages, notes }: VersionDiff & ContentDiff): string {
+  const steps = (recipe ?? []).map((one) => [
+    `${one.from?.step ?? ""}`,
+    one.from?.text ?? "",
+    `${one.to?.step ?? ""}`,
+    one.to?.text ?? "",
+  ]);
+  const files = layers.flatMap(({ layer, largest, ...all }) => [
+    [`${layer}`, `${all.files} files`, size(all.removedBytes), size(all.addedBytes), ""],
+    ...largest.map((one) => [`${layer}`, one.change, size(one.fromBytes), size(one.toBytes), one.path]),
+  ]);
+  const text = (value: unknown) => (typeof value === "string" ? value : value === null ? "" : canonicalJson(value));
+  const tables = [
+    steps.length > 0 ? table(["STEP", from, "STEP", to], steps) : "",
+    packages.length > 0
+      ? table(
+          ["PACKAGE", "NAME", from, to],
+          packages.map((one) => [one.kind, one.name, one.from ?? "", one.to ?? ""]),
+        )
+      : "",
+    files.length > 0 ? table(["LAYER", "FILES", from, to, "PATH"], files) : "",
+    changes.length > 0
+      ? table(
+          ["FIELD", from, to],
+          changes.map((one) => [one.field, text(one.from), text(one.to)]),
+        )
+      : "",
+    [...(recipe === null ? ["steps are not compared: an earlier release built a version"] : []), ...notes]
+      .map((note) => `Note: ${note}\n`)
+      .join(""),
+  ].filter((one) => one !== "");
+  return tables.length === 0 ? `${from} and ${to} do not differ\n` : tables.join("\n");
 }
 
 async function difference(io: Io, cluster: Cluster, manifest: Manifest): Promise<string> {

@@ -253,7 +253,7 @@ async function swept(
 const olderThanMilliseconds = 3_600_000;
 
 /** `why`: no store is reachable. */
-type ClusterStore = { path: string; store: CheckpointStore } | { why: string };
+export type ClusterStore = { path: string; store: CheckpointStore } | { why: string };
 
 /**
  * The store of the command's cluster, if it is reachable: the one at `storePath`, a directory or an address, else the local
@@ -261,7 +261,7 @@ type ClusterStore = { path: string; store: CheckpointStore } | { why: string };
  *
  * @throws RametError if `storePath` is given: `NotFound`, `StoreOfAnotherCluster`, `StoreUnavailable`
  */
-async function openClusterStore(
+export async function openClusterStore(
   io: Io,
   cluster: Cluster,
   { storePath: path, kubeconfig }: { storePath?: string; kubeconfig?: string },

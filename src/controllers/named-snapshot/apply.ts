@@ -129,7 +129,7 @@ export function captureCheckpoint(
       },
       annotations: {
         ...(of !== "source" && capture.asLayer && { [annotations.asLayer]: "true" }),
-        ...(of === "version" && { [annotations.snapshotDigest]: capture.digest }),
+        ...(of === "version" && { ...capture.recipe, [annotations.snapshotDigest]: capture.digest }),
         ...defined({ [annotations.stepDigest]: stepDigest }),
       },
       // A version can outlive its named snapshot, so it has no owner.

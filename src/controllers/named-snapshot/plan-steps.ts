@@ -8,6 +8,7 @@ import { problemOf, reportedBy } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { recordedRecipe } from "../../api/snapshot/diff-versions.ts";
 import { stepCheckpointName, versionCheckpointName } from "./names.ts";
 import {
   captureFailed,
@@ -293,6 +294,7 @@ function captureVersion({ state, build, status, desired }: BuildUnderWay, builde
     digest: build.digest,
     stepDigest: memory !== endsInLayer ? desired.digest.steps.at(-1) : undefined,
     asLayer: !memory && layers,
+    recipe: recordedRecipe(recipe, desired.copied),
   };
   const building: Building = { status: "True", reason: "CapturingVersion", message: "Capturing the version" };
   return { actions: [capture], status: withStatus(state, status, building) };

@@ -90,8 +90,8 @@ export type BuilderBase = { steps: number } & ({ template: SandboxTemplateSpec }
 export type Capture =
   | { of: "source" }
   | { of: "step"; stepDigest: string; asLayer: boolean }
-  /** `stepDigest`: with memory, it is also the state after the last step. */
-  | { of: "version"; digest: string; stepDigest: string | undefined; asLayer: boolean };
+  /** `stepDigest`: with memory, it is also the state after the last step. `recipe`: annotations. */
+  | { of: "version"; digest: string; stepDigest: string | undefined; asLayer: boolean; recipe: Record<string, string> };
 
 export type SnapshotAction =
   | { do: "addFinalizer" }

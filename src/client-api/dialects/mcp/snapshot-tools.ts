@@ -16,7 +16,7 @@ import {
   startCheckpoint,
 } from "../../service/checkpoints.ts";
 import { takeSnapshot } from "../../service/key-limits.ts";
-import { diffVersions } from "../../service/snapshot-versions.ts";
+import { compareVersions } from "../../service/snapshot-versions.ts";
 import { type Snapshot, createSnapshot, listSnapshots } from "../../service/snapshots.ts";
 import {
   SandboxName,
@@ -108,7 +108,7 @@ export function snapshotTools(parts: ToolParts): void {
   });
   addTool(parts, {
     name: "diff",
-    description: "Compare two versions of named snapshots: inputs, image, contents, layers and sizes.",
+    description: "Compare two versions of named snapshots: steps, inputs, image, contents, layers and sizes.",
     input: {
       from: z.string().min(1).max(300).describe("A version, as name@version, or a name for the current version"),
       to: z.string().min(1).max(300),
@@ -116,7 +116,7 @@ export function snapshotTools(parts: ToolParts): void {
     hints: { readOnlyHint: true },
     needs: needs.readTemplate,
     call: async (compared, signal) => ({
-      json: { ...(await diffVersions(service, actor.namespace, compared, signal)) },
+      json: { ...(await compareVersions(service, actor.namespace, compared, signal)) },
     }),
   });
   addTool(parts, {

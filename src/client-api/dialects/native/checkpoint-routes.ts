@@ -21,7 +21,7 @@ import {
 } from "../../service/checkpoints.ts";
 import { uidOf } from "../../service/find-sandbox.ts";
 import { takeSnapshot } from "../../service/key-limits.ts";
-import { diffVersions, namedSnapshot, namedSnapshots } from "../../service/snapshot-versions.ts";
+import { compareVersions, namedSnapshot, namedSnapshots } from "../../service/snapshot-versions.ts";
 import {
   type Call,
   checkpointView,
@@ -104,10 +104,12 @@ const NamedSnapshotView = z
   .meta({ id: "NamedSnapshot" });
 
 const Reference = z.string().min(1).max(300);
+const StepView = z.object({ step: z.int(), text: z.string() }).optional();
 const DiffView = z.object({
   from: z.string(),
   to: z.string(),
   changes: z.array(z.object({ field: z.string(), from: z.unknown(), to: z.unknown() })),
+  recipe: z.array(z.object({ from: StepView, to: StepView })).nullable(),
 });
 
 const ofSandbox = "/sandboxes/:sandbox/checkpoints";
@@ -217,7 +219,7 @@ export const checkpointRoutes: readonly NativeRoute[] = [
     needs: needs.readTemplate,
     query: z.object({ from: Reference, to: Reference }),
     answers: { 200: DiffView },
-    handle: ({ service }, { caller, query, signal }) => diffVersions(service, caller.namespace, query, signal),
+    handle: ({ service }, { caller, query, signal }) => compareVersions(service, caller.namespace, query, signal),
   }),
 ];
 

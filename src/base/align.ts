@@ -1,4 +1,4 @@
-import { canonicalJson } from "../../src/base/canonical-json.ts";
+import { canonicalJson } from "./canonical-json.ts";
 
 /** How a list becomes another one: the indexes that differ, of the list that has them. */
 export interface Alignment {
