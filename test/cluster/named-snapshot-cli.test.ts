@@ -102,6 +102,10 @@ it("prints with diff what apply would do, and changes nothing", async () => {
   expect(await diff("two")).toMatch(
     /^snapshot tool: sha256:[0-9a-f]{12} => sha256:[0-9a-f]{12}; rebuilds from step 2 of 2 \(run echo two /,
   );
+  const review = await ramet("snapshot", "diff", "-o", "markdown", "-f", await manifest("two"));
+  expect(review.stdout.split("\n").at(2)).toMatch(
+    /^\| <code>tool<\/code> \| <code>a version is built after version 1<.* \| 1 of 2 \| 1, from <code>run echo two .*<.code> \| about \d+\.\d \| .*B \| {2}\| {2}\|$/,
+  );
   expect((await world.settled("tool")).status?.latestVersion).toBe(1);
 });
 

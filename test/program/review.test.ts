@@ -2,13 +2,14 @@ import { access, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, onTestFinished, vi } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import * as z from "zod";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { version } from "../../src/api/schema/kind.ts";
+import { reviewHeadings } from "../../src/api/snapshot/snapshot-review.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
 import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
@@ -102,8 +103,16 @@ it("previews which steps are rebuilt and which sets roll", async () => {
   const [up] = await Promise.all([world.engine.up(), serve(String(outputs["digest"]))]);
   expect(up).toMatchObject({ succeeded: true, outputs: { version: 1 } });
   await world.edit("--rows 100000", "--rows 200000");
+  const review = join(directory, "review.md");
+  vi.stubEnv("RAMET_REVIEW_FILE", review);
+  onTestFinished(() => void vi.unstubAllEnvs());
   const preview = await world.engine.with({ kubeconfig: previewer, policyPack }).preview();
   expect(preview.text).toContain("rebuilds from step 2 of 4; pool rolls 3 sandboxes");
+  const [headings, line, row, ...more] = (await readFile(review, "utf8")).split("\n");
+  expect([headings, line, more]).toEqual([...reviewHeadings.trimEnd().split("\n"), [""]]);
+  expect(row).toMatch(
+    /^\| <code>python-data<\/code> \| .* \| 1 of 4 \| 3, from <code>run .*<code>pool .* \| unknown \|$/,
+  );
 });
 
 it("runs only for pull requests of the repository, with existing files", async () => {
@@ -112,6 +121,8 @@ it("runs only for pull requests of the repository, with existing files", async (
   expect(workflow.permissions).toEqual({ contents: "read", "pull-requests": "write" });
   expect(workflow.jobs.preview.if).toContain("== github.repository");
   const pulumi = workflow.jobs.preview.steps.find(({ uses }) => uses?.startsWith("pulumi/actions@") ?? false);
+  expect(workflow.jobs.preview.env).toHaveProperty("RAMET_REVIEW_FILE");
+  expect(workflow.jobs.preview.steps.at(-1)?.run).toContain('--body-file "$RAMET_REVIEW_FILE"');
   expect(pulumi?.with).toMatchObject({ command: "preview", "comment-on-pr": true, policyPacks: "policy" });
   await access(join(policyPack, "PulumiPolicy.yaml"));
 });
@@ -172,9 +183,15 @@ function refOf({ apiVersion, kind, metadata }: KubeManifest) {
   return { group, version: of, plural: `${kind.toLowerCase()}s`, kind, namespaced: metadata.namespace !== undefined };
 }
 
-const Step = z.object({ uses: z.string().optional(), with: z.record(z.string(), z.unknown()).optional() });
+const Step = z.object({
+  uses: z.string().optional(),
+  run: z.string().optional(),
+  with: z.record(z.string(), z.unknown()).optional(),
+});
 const Workflow = z.object({
   on: z.record(z.string(), z.unknown()),
   permissions: z.record(z.string(), z.string()),
-  jobs: z.object({ preview: z.object({ if: z.string(), steps: z.array(Step) }) }),
+  jobs: z.object({
+    preview: z.object({ if: z.string(), env: z.record(z.string(), z.string()), steps: z.array(Step) }),
+  }),
 });

@@ -1,7 +1,7 @@
 import { type NamedSnapshot, namedSnapshotKind } from "../../../src/api/kinds/named-snapshot.ts";
 import { type SandboxSet, sandboxSetKind } from "../../../src/api/kinds/sandbox-set.ts";
-import { restoreFromAnnotations } from "../../../src/api/names/labels.ts";
 import { setRevision } from "../../../src/api/set/set-revision.ts";
+import { followsSnapshot, holdOf } from "../../../src/api/snapshot/snapshot-review.ts";
 import { defined } from "../../../src/base/defined.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ObjectName } from "../../../src/kube/object.ts";
@@ -16,6 +16,7 @@ export interface SnapshotLookup {
   held?: string;
   /** Sets that follow the name, with their number of sandboxes. */
   followers: readonly { name: string; replicas: number }[];
+  found?: NamedSnapshot;
 }
 
 /** Reads what a preview shows: the kept versions, whether the current version is held, and the sets that follow the name. */
@@ -32,7 +33,7 @@ export async function lookUp(
   return {
     kept: found?.status?.versions ?? [],
     built: finishedSteps(found),
-    ...defined({ held }),
+    ...defined({ held, found }),
     followers: followers.map(({ metadata, spec }) => ({ name: metadata.name, replicas: spec.replicas })),
   };
 }
@@ -44,14 +45,6 @@ function finishedSteps(found: NamedSnapshot | undefined): string[] {
   return (firstOpen < 0 ? steps : steps.slice(0, firstOpen)).map(({ digest }) => digest);
 }
 
-/** Fields that were set by hand and that no program changes. */
-function holdOf({ metadata: { name }, spec }: NamedSnapshot): string | undefined {
-  if (spec.pinnedVersion !== undefined) {
-    return `pinned to version ${spec.pinnedVersion}, which stays current until you run: ramet snapshot unpin ${name}`;
-  }
-  return spec.suspend === true ? "suspended: nothing is built until you remove spec.suspend" : undefined;
-}
-
 /** The sets that follow a named snapshot, that is, refer to it without a version. */
 async function followersOf(
   client: KubeClient,
@@ -59,7 +52,7 @@ async function followersOf(
   signal: AbortSignal,
 ): Promise<SandboxSet[]> {
   const { items } = await client.of(sandboxSetKind).list({ namespace, signal });
-  return items.filter(({ spec }) => restoreFromAnnotations.some((key) => annotationsOf(spec.template)[key] === name));
+  return items.filter((set) => followsSnapshot(set, name));
 }
 
 /**
@@ -81,11 +74,6 @@ export async function waitForFollowers(
     await waitUntil({ resource, from, until, timeoutMilliseconds: followerMilliseconds, signal });
   });
   await Promise.allSettled(waits);
-}
-
-function annotationsOf(template: Record<string, unknown> | undefined): Record<string, unknown> {
-  const metadata = template?.["metadata"] as { annotations?: Record<string, unknown> } | undefined;
-  return metadata?.annotations ?? {};
 }
 
 const followerMilliseconds = 5_000;

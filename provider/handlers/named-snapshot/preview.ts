@@ -1,9 +1,13 @@
+import { appendFile, writeFile } from "node:fs/promises";
 import * as z from "zod";
+import { sandboxKind } from "../../../src/api/kinds/sandbox.ts";
 import { describeStep, RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { unchangedSteps, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
+import { reviewHeadings, reviewRow, reviewSnapshot } from "../../../src/api/snapshot/snapshot-review.ts";
 import { canonicalJson } from "../../../src/base/canonical-json.ts";
 import { defined } from "../../../src/base/defined.ts";
 import { RametError } from "../../../src/base/errors.ts";
+import type { ObjectName } from "../../../src/kube/object.ts";
 import { align } from "../../../src/base/align.ts";
 import { changedProperties, diffByTable, type DiffResult, type HandlerContext, type Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
@@ -22,6 +26,24 @@ export async function diffNamedSnapshot(context: HandlerContext, olds: Values, n
   return result;
 }
 
+/** The environment variable with the path of a file to which previews append a table in Markdown. */
+const reviewFile = "RAMET_REVIEW_FILE";
+
+async function appendReview(context: HandlerContext, change: SnapshotChange, at: ObjectName): Promise<void> {
+  const path = context.environment[reviewFile];
+  if (path === undefined || path === "") return;
+  const { after, before, built = [], found, followers, unreadable } = change;
+  const held = change.held ?? (unreadable === undefined ? undefined : "unknown: the cluster cannot be read");
+  const listed = await withCluster(context, (client) =>
+    client.of(sandboxKind).list({ namespace: at.namespace, signal: AbortSignal.timeout(lookUpMilliseconds) }),
+  ).catch(() => undefined);
+  const builds = [before.steps, built];
+  const facts = { ...after, name: at.name, found, builds, held, sets: followers, sandboxes: listed?.items };
+  // The one that creates the file writes the headings.
+  await writeFile(path, reviewHeadings, { flag: "wx" }).catch(() => undefined);
+  await appendFile(path, reviewRow(reviewSnapshot(facts)));
+}
+
 async function describe(context: HandlerContext, olds: Values, news: Values): Promise<string> {
   const { name, namespace } = news as { name: string; namespace: string };
   const known = (olds["versions"] ?? []) as { version: number; digest: string }[];
@@ -34,6 +56,7 @@ async function describe(context: HandlerContext, olds: Values, news: Values): Pr
     : declaresHold(olds) && { held: undefined };
   const change = defined({ before: versionBefore(olds), after: inputsOf(news), ...current, ...hold });
   const others = changedProperties(namedSnapshotDiff, olds, news).filter((one) => one !== "recipe" && one !== "digest");
+  await appendReview(context, change, { namespace, name });
   const { unreadable: _, ...readable } = change as SnapshotChange;
   const isBack = others.length === 0 && describeChange(readable) === "";
   const parts = [...others.map((one) => `${one} changes`), isBack ? backToCurrent : "", describeChange(change)];

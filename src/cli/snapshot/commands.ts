@@ -43,12 +43,13 @@ function buildCommands(snapshot: RametCommand): void {
       "--store-path <place>",
       "the directory or address of the cluster's store, to compare files and packages (default: the local cluster's)",
     )
-    .formats()
+    .formats(["table", "json", "markdown"], "the output format; markdown, with -f, is a comment of a pull request")
     .clusterFlags()
     .examples(
       "ramet snapshot diff python-data@6 python-data@7",
       "ramet snapshot diff python-data@6 -o json --store-path 's3://checkpoints/ramet?region=eu-central-1'",
       "ramet snapshot diff -f python-data.yaml",
+      "ramet snapshot diff -f python-data.yaml -o markdown",
     )
     .runs(async () => (await import("./diff.ts")).diffSnapshots, "from", "to");
   snapshot

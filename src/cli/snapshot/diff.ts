@@ -11,6 +11,14 @@ import { unchangedSteps, type SnapshotDigest } from "../../api/snapshot/snapshot
 import { copiedContents } from "../../controllers/named-snapshot/keyed-content.ts";
 import { claimsOfTemplate } from "../../controllers/volumes/restored-volumes.ts";
 import { resolveInputs } from "../../controllers/named-snapshot/resolve-inputs.ts";
+import {
+  followsSnapshot,
+  holdOf,
+  reviewHeadings,
+  reviewRow,
+  reviewSnapshot,
+  type SnapshotReview,
+} from "../../api/snapshot/snapshot-review.ts";
 import { findVersion, parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { RametError } from "../../base/errors.ts";
@@ -30,7 +38,7 @@ export interface DiffSnapshotsOptions extends ClusterOptions {
   file?: readonly string[];
   /** The store's directory or address. @default the local cluster's, if that is the cluster */
   storePath?: string;
-  output: "table" | "json";
+  output: "table" | "json" | "markdown";
 }
 
 /** `ramet snapshot diff`: compares two versions, or prints what `apply` would build, and from which step. Changes nothing. */
@@ -41,10 +49,22 @@ export async function diffSnapshots(io: Io, options: DiffSnapshotsOptions): Prom
       hint: "Write two versions, such as python-data@6 python-data@7, or -f and a file",
     });
   }
+  if (from !== undefined && options.output === "markdown") {
+    throw new RametError("InvalidArgument", 'Invalid --output "markdown": versions are compared in tables or JSON', {
+      hint: "Use -o json, or -f and a file",
+    });
+  }
   return withCluster(io, options, async (cluster) => {
     if (from !== undefined && to !== undefined) return printVersions(io, cluster, { ...options, from, to });
     const manifests = (await Promise.all((file ?? []).map((path) => manifestsIn(io, path)))).flat();
-    for (const manifest of manifests) printLine(io.stdout, await difference(io, cluster, manifest));
+    if (options.output === "table") {
+      for (const manifest of manifests) printLine(io.stdout, await difference(io, cluster, manifest));
+      return;
+    }
+    const reviews: SnapshotReview[] = [];
+    for (const manifest of manifests) reviews.push(await review(io, cluster, manifest));
+    const isJson = options.output === "json";
+    await writeAll(io.stdout, isJson ? documentOf(reviews, "json") : reviewHeadings + reviews.map(reviewRow).join(""));
   });
 }
 
@@ -113,12 +133,39 @@ function versionTables({ from, to, recipe, changes, layers, packages, notes }: V
   return tables.length === 0 ? `${from} and ${to} do not differ\n` : tables.join("\n");
 }
 
-async function difference(io: Io, cluster: Cluster, manifest: Manifest): Promise<string> {
+async function resolved(io: Io, cluster: Cluster, manifest: Manifest) {
   const { name = "", namespace = cluster.namespace } = manifest.metadata;
   const { items: snapshots } = await cluster.snapshots.list({ namespace, signal: io.signal });
   const found = snapshots.find(({ metadata }) => metadata.name === name);
   const requested = defaulted(manifest, namespace, found);
   const desired = resolveInputs(requested, await lookupsFor(io, cluster, requested, snapshots));
+  return { name, namespace, found, requested, desired };
+}
+
+async function review(io: Io, cluster: Cluster, manifest: Manifest): Promise<SnapshotReview> {
+  const { name, namespace, found, requested, desired } = await resolved(io, cluster, manifest);
+  const within = { namespace, signal: io.signal };
+  const { items: sets } = await cluster.sets.list(within);
+  const sandboxes = await cluster.sandboxes.list(within).catch((error: unknown) => {
+    if (RametError.from(error).code === "Forbidden") return undefined;
+    throw error;
+  });
+  const reviewed = reviewSnapshot({
+    name,
+    recipe: requested.spec.recipe,
+    digest: "problem" in desired ? undefined : desired.digest,
+    found,
+    held: found && holdOf(found),
+    sets: sets
+      .filter((set) => followsSnapshot(set, name))
+      .map(({ metadata, spec }) => ({ name: metadata.name, replicas: spec.replicas })),
+    sandboxes: sandboxes?.items,
+  });
+  return "problem" in desired ? { ...reviewed, effect: `cannot be built yet: ${desired.problem.message}` } : reviewed;
+}
+
+async function difference(io: Io, cluster: Cluster, manifest: Manifest): Promise<string> {
+  const { name, found, requested, desired } = await resolved(io, cluster, manifest);
   const what = `snapshot ${name}`;
   if ("problem" in desired) return `${what}: cannot be built yet: ${desired.problem.describe()}`;
   return `${what}: ${effect(requested, desired.digest, found)}`;
