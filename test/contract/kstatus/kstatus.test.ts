@@ -4,11 +4,14 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { beforeAll, expect, it } from "vitest";
 import { parse } from "yaml";
+import { runProgram } from "../../../src/cli/program.ts";
+import { kinds } from "../../../src/api/kinds/crd.ts";
 import { Checkpoint, type CheckpointStatus } from "../../../src/api/kinds/checkpoint.ts";
 import { NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
 import { SandboxClaim } from "../../../src/api/kinds/sandbox-claim.ts";
 import { SandboxSet } from "../../../src/api/kinds/sandbox-set.ts";
 import { Sandbox } from "../../../src/api/kinds/sandbox.ts";
+import { version } from "../../../src/api/schema/kind.ts";
 import type { Pod } from "../../../src/api/schema/pod.ts";
 import { setRevision } from "../../../src/api/set/set-revision.ts";
 import { problemOf } from "../../../src/api/state/problem.ts";
@@ -26,6 +29,7 @@ import { planSet } from "../../../src/controllers/sandbox-set/plan.ts";
 import { type SetState, memberOf } from "../../../src/controllers/sandbox-set/state.ts";
 import { planPaused } from "../../../src/controllers/sandbox/plan-paused.ts";
 import { planRunning } from "../../../src/controllers/sandbox/plan-running.ts";
+import { memoryIo } from "../../setup/memory-io.ts";
 import { planStart } from "../../../src/controllers/sandbox/plan-start.ts";
 import type { SandboxState } from "../../../src/controllers/sandbox/state.ts";
 import { ended, failed, lost, notReady, running } from "../../../src/controllers/sandbox/status.ts";
@@ -287,12 +291,12 @@ function failing(): object {
   return set({ backoff });
 }
 
-let reports: { kstatus: string; argo: string; message: string }[] = [];
+let reports: { kstatus: string; argo: string; message: string; flux: string; kro: boolean }[] = [];
 
 beforeAll(async () => {
   const objects = states.map(([, object]) => observed(object));
   const running = promisify(execFile)("go", ["run", "."], { cwd: import.meta.dirname });
-  running.child.stdin?.end(JSON.stringify({ objects, script: await argoScript() }));
+  running.child.stdin?.end(JSON.stringify({ objects, script: await argoScript(), ...(await expressions()) }));
   reports = JSON.parse((await running).stdout) as typeof reports;
 });
 
@@ -307,6 +311,36 @@ async function argoScript(): Promise<string> {
   return checks["ramet.dev/NamedSnapshot"]?.["health.lua"] ?? "";
 }
 
+/** The expressions that users copy from the documentation. */
+async function expressions() {
+  const [flux, kro] = [await block("Flux", "healthCheckExprs"), await block("kro", "readyWhen")];
+  const { healthCheckExprs } = flux as { healthCheckExprs: { failed: string; current: string }[] };
+  const { readyWhen } = kro as { readyWhen: string[] };
+  return { ...healthCheckExprs[0], readyWhen: readyWhen.map((text) => /^\$\{([^]*)\}$/.exec(text)?.[1] ?? "") };
+}
+
+async function block(section: string, key: string): Promise<unknown> {
+  const page = await readFile(join(import.meta.dirname, "../../../docs/tasks/gitops.md"), "utf8");
+  const [, text = ""] = new RegExp(`## ${section}[^]*?\n\`\`\`yaml\n(${key}:[^]*?)\`\`\``).exec(page) ?? [];
+  return parse(text);
+}
+
+it("has views and plugins of k9s for kinds, columns and commands that exist", async () => {
+  const { views, plugins } = (await block("kro", "views")) as {
+    views: Record<string, { columns: string[]; sortColumn?: string }>;
+    plugins: Record<string, { scopes: string[]; args: string[] }>;
+  };
+  const byKind = new Map(kinds.map((one) => [`${one.group}/${version}/${one.plural}`, one]));
+  for (const [name, { columns, sortColumn = "NAME:asc" }] of Object.entries(views)) {
+    const known = ["NAME", ...(byKind.get(name)?.columns ?? []).map((column) => column.name.toUpperCase())];
+    expect(known, name).toEqual(expect.arrayContaining([...columns, sortColumn.split(":")[0]]));
+  }
+  for (const { scopes, args } of Object.values(plugins)) {
+    expect(kinds.map(({ plural }) => plural)).toEqual(expect.arrayContaining(scopes));
+    expect(await runProgram(memoryIo(), [...args.slice(0, 2), "--help"])).toBe(0);
+  }
+});
+
 /** As the status writer writes it. */
 function observed(object: object): object {
   return { ...object, status: { ...(object as { status: object }).status, observedGeneration: metadata.generation } };
@@ -315,9 +349,10 @@ function observed(object: object): object {
 const healthOf = { Current: "Healthy", InProgress: "Progressing", Failed: "Degraded" };
 
 it.each(states.map(([name, object, expected], index) => ({ name, object, expected, index })))(
-  "kstatus reports $name as $expected, and Argo CD reports the same",
+  "kstatus reports $name as $expected, and Argo CD, Flux and kro report the same",
   ({ object, expected, index }) => {
-    const { kstatus, argo, message } = reports[index] ?? {};
+    const { kstatus, argo, message, flux, kro } = reports[index] ?? {};
+    expect([flux, kro], JSON.stringify(object)).toEqual([expected, expected === "Current"]);
     expect(kstatus, JSON.stringify(object)).toBe(expected);
     const isPaused = expected === "Current" && (object as Sandbox).status?.phase === "Paused";
     expect(argo, JSON.stringify(object)).toBe(isPaused ? "Suspended" : healthOf[expected]);

@@ -1,4 +1,4 @@
-// Reads objects and a script from stdin, and prints how kstatus and Argo CD report each object.
+// Reads objects and a script from stdin, and prints how kstatus, Argo CD, Flux and kro report each object.
 package main
 
 import (
@@ -6,6 +6,7 @@ import (
 	"log"
 	"os"
 
+	"github.com/google/cel-go/cel"
 	lua "github.com/yuin/gopher-lua"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
@@ -14,12 +15,18 @@ import (
 type input struct {
 	Objects []json.RawMessage `json:"objects"`
 	Script  string            `json:"script"`
+	// Expressions in CEL: of Flux, and of kro.
+	Failed    string   `json:"failed"`
+	Current   string   `json:"current"`
+	ReadyWhen []string `json:"readyWhen"`
 }
 
 type report struct {
 	Kstatus string `json:"kstatus"`
 	Argo    string `json:"argo"`
 	Message string `json:"message"`
+	Flux    string `json:"flux"`
+	Kro     bool   `json:"kro"`
 }
 
 func main() {
@@ -38,11 +45,55 @@ func main() {
 			log.Fatal(err)
 		}
 		health := healthOf(object.Object, given.Script)
-		reports = append(reports, report{computed.Status.String(), health["status"], health["message"]})
+		snapshot := map[string]any{"snapshot": object.Object}
+		ready := true
+		for _, expression := range given.ReadyWhen {
+			ready = ready && holds(expression, snapshot)
+		}
+		flux := fluxStatus(object.Object, given)
+		reports = append(reports, report{computed.Status.String(), health["status"], health["message"], flux, ready})
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(reports); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// In the order of Flux: without a result, an object is in progress.
+func fluxStatus(object map[string]any, given input) string {
+	if holds("status.observedGeneration != metadata.generation", object) {
+		return "InProgress"
+	}
+	if holds(given.Failed, object) {
+		return "Failed"
+	}
+	if holds(given.Current, object) {
+		return "Current"
+	}
+	return "InProgress"
+}
+
+func holds(expression string, variables map[string]any) bool {
+	options := []cel.EnvOption{}
+	for name := range variables {
+		options = append(options, cel.Variable(name, cel.DynType))
+	}
+	environment, err := cel.NewEnv(options...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	checked, issues := environment.Compile(expression)
+	if issues.Err() != nil {
+		log.Fatal(issues.Err())
+	}
+	program, err := environment.Program(checked)
+	if err != nil {
+		log.Fatal(err)
+	}
+	result, _, err := program.Eval(variables)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return result.Value() == true
 }
 
 // Runs a health check as Argo CD does: with its library, without modules, and with the object as the global "obj".
