@@ -14,6 +14,9 @@ import type { RametStore } from "../ramet-store.ts";
 /** The Kubernetes service account of Ramet's controllers. */
 export const controllersAccount = { namespace: systemNamespace, serviceAccount: controllerName };
 
+/** How long a bucket keeps incomplete uploads and noncurrent versions: longer than any capture, and than it takes to restore by hand. */
+export const remainsDays = 7;
+
 export interface StoreIdentityArgs {
   /** Changes the cloud resources, for settings that have no argument. */
   transform?: { cloud?: CloudTransform };

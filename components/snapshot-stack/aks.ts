@@ -1,7 +1,7 @@
 import type { CustomResourceOptions, Input } from "@pulumi/pulumi";
 import { cloudPackage } from "../cloud-package.ts";
 import { aksStoreRights, azureStore } from "../identity/aks-store-identity.ts";
-import type { CloudResources } from "../identity/store-identity.ts";
+import { type CloudResources, remainsDays } from "../identity/store-identity.ts";
 import type { RametStore } from "../ramet-store.ts";
 
 /** Azure resources of a snapshot stack. AKS manages the CSI driver and the snapshot controller. */
@@ -54,8 +54,36 @@ export async function aksResources(
     { accountName: kept.name, resourceGroupName, containerName },
     lasting,
   );
+  // Azure removes the blocks of uploads that do not end after a week, without a rule.
+  const cleaned = new storage.ManagementPolicy(
+    `${name}-store`,
+    {
+      accountName: kept.name,
+      resourceGroupName,
+      managementPolicyName: "default",
+      policy: {
+        rules: [
+          {
+            name: "remains",
+            type: "Lifecycle",
+            enabled: true,
+            definition: {
+              filters: { blobTypes: ["blockBlob"], prefixMatch: [`${containerName}/`] },
+              actions: { version: { delete: { daysAfterCreationGreaterThan: remainsDays } } },
+            },
+          },
+        ],
+      },
+    },
+    lasting,
+  );
   const rights = await aksStoreRights(`${name}-store`, { ...store, scope: kept.id }, options);
-  return { "StorageAccount/store": kept, "BlobContainer/store": container, ...rights };
+  return {
+    "StorageAccount/store": kept,
+    "BlobContainer/store": container,
+    "ManagementPolicy/store": cleaned,
+    ...rights,
+  };
 }
 
 /** The store for the argument `store` of a `RametRuntime`. */

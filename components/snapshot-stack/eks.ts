@@ -12,7 +12,7 @@ import type { Bucket } from "@pulumi/aws/s3/index.js";
 import { defined } from "../../src/base/defined.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import { policy, trust, type EksIdentity, eksStoreRights, s3Store } from "../identity/eks-store-identity.ts";
-import type { CloudResources } from "../identity/store-identity.ts";
+import { type CloudResources, remainsDays } from "../identity/store-identity.ts";
 import type { RametStore } from "../ramet-store.ts";
 
 /** AWS resources of a snapshot stack. `identity` selects how the driver and the controllers get their roles. */
@@ -198,7 +198,27 @@ async function eksBucketResources(
     },
     options,
   );
-  const made = { [bucketName]: bucket, "BucketPublicAccessBlock/store": closed };
+  const cleaned = new s3.BucketLifecycleConfiguration(
+    `${name}-store`,
+    {
+      bucket: bucket.bucket,
+      rules: [
+        {
+          id: "remains",
+          status: "Enabled",
+          filter: { prefix: "" },
+          abortIncompleteMultipartUpload: { daysAfterInitiation: remainsDays },
+          noncurrentVersionExpiration: { noncurrentDays: remainsDays },
+        },
+      ],
+    },
+    options,
+  );
+  const made = {
+    [bucketName]: bucket,
+    "BucketPublicAccessBlock/store": closed,
+    "BucketLifecycleConfiguration/store": cleaned,
+  };
   const rights = await eksStoreRights(
     `${name}-store`,
     {

@@ -1,7 +1,7 @@
 import type { CustomResourceOptions, Input } from "@pulumi/pulumi";
 import { cloudPackage } from "../cloud-package.ts";
 import { gcsStore, gkeStoreRights } from "../identity/gke-store-identity.ts";
-import type { CloudResources } from "../identity/store-identity.ts";
+import { type CloudResources, remainsDays } from "../identity/store-identity.ts";
 import type { RametStore } from "../ramet-store.ts";
 
 /** Google Cloud resources of a snapshot stack. GKE manages the CSI driver and the snapshot controller. */
@@ -43,6 +43,10 @@ export async function gkeResources(
       publicAccessPrevention: "enforced",
       // Nothing needs deleted checkpoints. With the default of a week they would be billed that long.
       softDeletePolicy: { retentionDurationSeconds: 0 },
+      lifecycleRules: [
+        { action: { type: "AbortIncompleteMultipartUpload" }, condition: { age: remainsDays } },
+        { action: { type: "Delete" }, condition: { daysSinceNoncurrentTime: remainsDays } },
+      ],
     },
     options,
   );

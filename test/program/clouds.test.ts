@@ -47,6 +47,7 @@ it("installs the EKS add-ons in order, with a role only for the driver", async (
     "addon eks-pod-identity-agent",
     "addon snapshot-controller",
     "bucket snapshots-store",
+    "bucketlifecycleconfiguration snapshots-store",
     "bucketpublicaccessblock snapshots-store",
     "configmappatch ramet-snapshot-stack",
     "podidentityassociation snapshots-store",
@@ -83,6 +84,19 @@ it("continues an interrupted update on EKS and recognizes its own objects", asyn
   expect(state).toMatch(/"assumeRolePolicy": ".*pods\.eks\.amazonaws\.com/);
   expect(state).toMatch(/"configurationValues": ".*k8sTagClusterId.*prod/);
   expect(state).toMatch(/"policy": ".*s3:PutObject.*s3:ListBucket/);
+  // What is current has no end: only a sweep knows what a checkpoint needs.
+  expect(storeInputs(state, "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration")).toMatchObject([
+    {
+      rules: [
+        {
+          filter: { prefix: "" },
+          abortIncompleteMultipartUpload: { daysAfterInitiation: 7 },
+          noncurrentVersionExpiration: { noncurrentDays: 7 },
+        },
+      ],
+    },
+  ]);
+  expect(state).not.toContain('"expiration"');
   const { account, pod } = await controllers();
   expect(account.metadata.annotations ?? {}).not.toHaveProperty("eks.amazonaws.com/role-arn");
   const address = `s3://agents-checkpoints?region=${bucketRegion}`;
@@ -152,8 +166,16 @@ it("checks GKE and declares classes, a bucket, its permissions, and controllers 
   ]);
   expect(up.outputs).toMatchObject({ findings: [] });
   const email = "stand-in@project.iam.gserviceaccount.com";
-  const { resources } = JSON.parse(await state()) as { resources: { type: string; inputs?: object }[] };
-  const inputsOf = (type: string) => resources.filter((each) => each.type === type).map(({ inputs }) => inputs);
+  const text = await state();
+  const inputsOf = (type: string) => storeInputs(text, type);
+  expect(inputsOf("gcp:storage/bucket:Bucket")).toMatchObject([
+    {
+      lifecycleRules: [
+        { action: { type: "AbortIncompleteMultipartUpload" }, condition: { age: 7 } },
+        { action: { type: "Delete" }, condition: { daysSinceNoncurrentTime: 7 } },
+      ],
+    },
+  ]);
   expect(inputsOf("gcp:serviceaccount/iAMMember:IAMMember")).toMatchObject([
     { role: "roles/iam.workloadIdentityUser", member: "serviceAccount:p.svc.id.goog[ramet-system/ramet-controller]" },
     { role: "roles/iam.serviceAccountTokenCreator", member: `serviceAccount:${email}` },
@@ -197,6 +219,7 @@ it("checks AKS and declares classes, an account, an identity with access to it, 
   expect(withoutRamet(made(up)).sort()).toEqual([
     "blobcontainer snapshots-store",
     "federatedidentitycredential snapshots-store",
+    "managementpolicy snapshots-store",
     "roleassignment snapshots-store",
     "storageaccount snapshots-store",
     "userassignedidentity snapshots-store",
@@ -204,6 +227,10 @@ it("checks AKS and declares classes, an account, an identity with access to it, 
     "volumesnapshotclass azure-disk-clone-delete",
   ]);
   expect(await state()).toMatch(/"sku": \{\s*"name": "Standard_LRS"/);
+  const actions = { version: { delete: { daysAfterCreationGreaterThan: 7 } } };
+  expect(storeInputs(await state(), "azure-native:storage:ManagementPolicy")).toMatchObject([
+    { policy: { rules: [{ enabled: true, definition: { filters: { prefixMatch: ["checkpoints/"] }, actions } }] } },
+  ]);
   const { account, pod } = await controllers();
   expect(account.metadata.annotations).toEqual({ "azure.workload.identity/client-id": identityClientId });
   expect(pod.metadata.labels).toMatchObject({ "azure.workload.identity/use": "true" });
@@ -211,6 +238,12 @@ it("checks AKS and declares classes, an account, an identity with access to it, 
     expect.arrayContaining(["--store", "azblob://checkpoints?account=agents"]),
   );
 });
+
+/** The inputs of the resources of a type in a state. */
+function storeInputs(state: string, type: string): unknown[] {
+  const { resources } = JSON.parse(state) as { resources: { type: string; inputs?: object }[] };
+  return resources.filter((each) => each.type === type).map(({ inputs }) => inputs);
+}
 
 it("distinguishes the CRDs of ACS from Ramet's, and declares its classes", async () => {
   await look({ "alibabacloud.com/nodepool-id": "np1" });
