@@ -5,13 +5,17 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import packageJson from "../../../package.json" with { type: "json" };
 import { runProgram } from "../../../src/cli/program.ts";
 import { besideKeys } from "../../../src/install/beside-manifests.ts";
 import type { Manifest } from "../../../src/install/manifest.ts";
 import { flagName, keysOf, setAt, settingOf } from "../../../src/install/setting-values.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import { KubeClient } from "../../../src/kube/kube-client.ts";
+import { clusterRef, coreResources, namespacedRef } from "../../../src/kube/resource-ref.ts";
+import { openControlPlane } from "../../setup/control-plane.ts";
 import { memoryIo } from "../../setup/memory-io.ts";
 
 /** Renders the chart with Helm, and compares it with what `ramet manifests` prints for the same settings. */
@@ -156,6 +160,51 @@ it("renders what `ramet manifests` prints, for all settings together and for man
     expect(error, what).toBe("");
     expect(byName(documentsIn(texts, at < 2)), what).toEqual(byName(await printed(release, at < 2)));
   }
+});
+
+it("has only fields that an API server knows, with the defaults and with all settings", async () => {
+  const plane = await openControlPlane("all");
+  const client = new KubeClient(plane.connection);
+  onTestFinished(async () => {
+    await client.close();
+    await plane.stop();
+  });
+  const namespace = "ramet-system";
+  await client
+    .resource(coreResources.namespaces)
+    .create({ apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } });
+  const exposed = chosen(["gateway.domain", "gateway.tlsSecret", "gateway.ingress", "gateway.service"]);
+  const { releases } = helm({
+    releases: [images, { ...images, ...exposed }, all].map((given) => ({ namespace, given })),
+  });
+  const refused: string[] = [];
+  const kinds = new Set<string>();
+  for (const object of releases.flatMap(({ texts = {} }) => documentsIn(texts, true))) {
+    const { apiVersion, kind, metadata } = object;
+    // Other projects define these kinds, and Helm creates the release's namespace.
+    if (!/^(v1|(apps|batch|policy)\/v1|[a-z.]+\.k8s\.io\/v1)$/.test(apiVersion) || apiVersion.startsWith("gateway."))
+      continue;
+    kinds.add(kind);
+    const ref = (metadata.namespace === undefined ? clusterRef : namespacedRef)(apiVersion, kind);
+    const isElsewhere = metadata.namespace !== undefined && metadata.namespace !== namespace;
+    const at = { ...metadata, namespace: isElsewhere ? "default" : metadata.namespace };
+    const body = { ...object, metadata: at };
+    const query = { fieldManager: "helm", force: true, fieldValidation: "Strict", dryRun: "All" };
+    const contentType = "application/apply-patch+yaml";
+    await client
+      .request({ verb: "patch", resource: ref, at, query, body, contentType, repeatable: true })
+      .catch((error: unknown) => refused.push(`${kind} ${metadata.name}: ${RametError.from(error).message}`));
+  }
+  expect(refused).toEqual([]);
+  for (const kind of [
+    "CustomResourceDefinition",
+    "Deployment",
+    "ClusterRole",
+    "Service",
+    "ValidatingAdmissionPolicy",
+    "Ingress",
+  ])
+    expect(kinds).toContain(kind);
 });
 
 it("refuses values that it does not know, of another type, and that need others", () => {
