@@ -19,18 +19,28 @@ const pod = (more: object = {}): Pod =>
 const turn: Departure = { turn: "now", cause: "NodeCordoned", mark: "it is cordoned" };
 
 /** Asks with a read of volumes that lasts until the test ends it. */
-function asking(of: Pod) {
+function asking(of: Pod, own = sandbox) {
   const answer = Promise.withResolvers<Departure | undefined>();
   const clock = new ManualClock();
   const requeued: string[] = [];
   const departures = { of: () => answer.promise } as unknown as Parameters<typeof departureOf>[2]["departures"];
-  const found = departureOf(sandbox, of, { departures, clock, enqueue: (key) => requeued.push(key) });
+  const found = departureOf(own, of, { departures, clock, enqueue: (key) => requeued.push(key) });
   return { answer, clock, requeued, found };
 }
 
 it("captures a sandbox whose Pod is being ended without waiting for its volumes to be read", async () => {
   const { found } = asking(pod({ deletionTimestamp: "2030-01-01T00:00:00Z" }));
   expect(await found).toBeUndefined();
+});
+
+it("asks where a sandbox may go whose Pod others have announced to end, when its capture has failed and nobody has deleted it", async () => {
+  const conditions = [{ type: "DisruptionTarget", status: "True", reason: "PreemptionByScheduler" }];
+  const announced = Pod.parse({ ...pod(), status: { conditions } });
+  expect(await asking(announced).found).toBeUndefined();
+  const disruption = { cause: "Preempted", at: metadata.creationTimestamp, outcome: "Withdrawn", podUID: "u" };
+  const { answer, found } = asking(announced, { ...sandbox, status: { ramet: { disruption } } });
+  answer.resolve(turn);
+  expect(await found).toEqual(turn);
 });
 
 it("continues without the answer after a second, and plans the sandbox again when it is there", async () => {

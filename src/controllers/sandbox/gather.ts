@@ -29,6 +29,7 @@ import { noRestoredVolumes } from "../volumes/restored-volumes.ts";
 import { wantedCredentials } from "./credentials.ts";
 import { gatherIgnored } from "./gather-ignored.ts";
 import { gatherVolumes, lostClaims } from "./gather-volumes.ts";
+import { isIgnored } from "./plan-disruption.ts";
 import { pauseLost, templateChanged } from "./plan-paused.ts";
 import { type PodImage, podImage } from "./pod-image.ts";
 import { gatherRollback, rollbackUnderWay } from "./rollback.ts";
@@ -123,7 +124,7 @@ export async function departureOf(
   pod: Pod | undefined,
   { departures, clock, enqueue }: Pick<SandboxDependencies, "departures" | "clock" | "enqueue">,
 ): Promise<Departure | undefined> {
-  if (pod !== undefined && isDisrupted(pod)) return undefined;
+  if (pod !== undefined && isDisrupted(pod) && !isIgnored(sandbox, pod)) return undefined;
   const late: Departure = { turn: "later" };
   return answerOr(late, departures.of(sandbox, pod), {
     clock,

@@ -237,6 +237,24 @@ describe("a sandbox that cannot be captured", () => {
     expect(done({ sandbox: withdrawn })).toEqual(["createPauseCheckpoint"]);
   });
 
+  it("is captured again, after growing pauses, if its node leaves after a capture for an announced end has failed", () => {
+    const announced = pod({ isDeleting: false, reason: "PreemptionByScheduler" });
+    const withdrawn = sandbox({ ramet: { disruption: { ...underWay("Withdrawn").disruption, failures: 1 } } });
+    const departure = { cause: "NodeCordoned", mark: "it is cordoned", turn: "now" } as const;
+    const begun = plan({ sandbox: withdrawn, pod: announced, departure });
+    expect(begun.actions).toMatchObject([{ do: "createPauseCheckpoint", isOfDisruption: true }]);
+    expect(findCondition(begun.status?.conditions, "SandboxPaused")?.message).toContain("Its node is leaving");
+    const own = sandbox({ ramet: { ...begun.status?.ramet } });
+    const failed = plan({ sandbox: own, pod: announced, pauseCheckpoint: capture("Failed") });
+    const retryAt = new Date(now.getTime() + 120_000).toISOString();
+    expect(failed.status?.ramet?.disruption).toMatchObject({
+      cause: "NodeCordoned",
+      outcome: "Withdrawn",
+      failures: 2,
+      problem: { retryAt },
+    });
+  });
+
   it("has ended as its program has, if that completes meanwhile", () => {
     const completed = pod({ phase: "Succeeded" });
     for (const pauseCheckpoint of [undefined, capture("Failed")]) {

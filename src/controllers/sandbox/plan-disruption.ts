@@ -76,8 +76,8 @@ function isDelayed({ sandbox: { status }, now }: SandboxState, { metadata }: Pod
   return podUID === metadata.uid && now.getTime() < Date.parse(problem?.retryAt ?? "");
 }
 
-/** Its capture has failed, and nobody deletes the Pod. */
-function isIgnored({ status }: Sandbox, { metadata }: Pod): boolean {
+/** Its capture has failed, and nobody deletes the Pod: it is only repeated if its node leaves. */
+export function isIgnored({ status }: Sandbox, { metadata }: Pod): boolean {
   const { outcome, podUID } = status?.ramet?.disruption ?? {};
   return outcome === "Withdrawn" && podUID === metadata.uid && metadata.deletionTimestamp === undefined;
 }
@@ -106,9 +106,12 @@ function capturing(state: SandboxState, disruption: Disruption, checkpoint: Chec
   return { actions: [], status: held(state, disruption, message) };
 }
 
-function whyCaptured({ pod }: SandboxState, { cause }: Disruption): string {
-  const isAhead = pod !== undefined && !isDisrupted(pod) && aheadCauses.has(cause);
-  return isAhead ? "Its node is leaving" : "Its Pod is being ended";
+function whyCaptured({ pod }: SandboxState, disruption: Disruption): string {
+  return isAhead(pod, disruption) ? "Its node is leaving" : "Its Pod is being ended";
+}
+
+function isAhead(pod: Pod | undefined, { cause }: Disruption): boolean {
+  return pod !== undefined && pod.metadata.deletionTimestamp === undefined && aheadCauses.has(cause);
 }
 
 const aheadCauses: ReadonlySet<string> = new Set<DisruptionCause>([
@@ -186,17 +189,20 @@ function again(
 
 const againMilliseconds = 1_000;
 
-/** It runs on. A capture ahead of the end of its Pod is repeated after growing pauses, any other one when somebody deletes the Pod. */
+/**
+ * It runs on. A capture ahead of the end of its Pod is repeated after growing pauses, any other one when somebody deletes the Pod or its
+ * node leaves.
+ */
 function withdrawn(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
   const { sandbox, pod, now } = state;
   const failures = (disruption.failures ?? 0) + 1;
   const pause = Math.min(longestPauseMilliseconds, 60_000 * 2 ** Math.min(failures - 1, 10));
-  const isAhead = pod !== undefined && !isDisrupted(pod);
+  const isRepeated = isAhead(pod, disruption) || (pod !== undefined && !isDisrupted(pod));
   const why = within(problemOfCapture(checkpoint), `The checkpoint ${checkpoint.metadata.name} failed`);
-  const problem = { ...why, ...(isAhead && { retryAt: new Date(now.getTime() + pause).toISOString() }) };
-  const again = isAhead
+  const problem = { ...why, ...(isRepeated && { retryAt: new Date(now.getTime() + pause).toISOString() }) };
+  const again = isRepeated
     ? `is repeated after ${pause / 60_000} min, if its node still leaves`
-    : "is repeated if its Pod is deleted";
+    : "is repeated if its Pod is deleted or its node leaves";
   const message = sandbox.status?.message ?? "";
   const status = changed(state, "Running", { message, drop: ["SandboxPaused"] });
   const endedAt = now.toISOString();
