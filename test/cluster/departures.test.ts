@@ -111,7 +111,7 @@ it("stops the copy on a node that was partitioned while its Pod was removed, by 
   expect(node.cells.get("t/lost")?.state.phase).toBe("running");
 });
 
-it("stops the copy on a partitioned node that nobody has seen running, when its Pod was removed by force", async () => {
+it("stops the copy on a partitioned node whose controllers died as its start began, when its Pod was removed by force", async () => {
   const { resource } = cluster.seen.pods;
   const [name, at] = ["clone", { namespace: "t", name: "clone" }];
   const { status: source } = await cluster.checkpoint("t/lost", ({ status }) => status?.phase === "Succeeded");
@@ -119,15 +119,16 @@ it("stops the copy on a partitioned node that nobody has seen running, when its 
   node.behaviours.set("t/clone", { restoreResponseGate: response.promise });
   const metadata = { ...at, annotations: { "ramet.dev/restore-from": source?.checkpointId ?? "" } };
   await cluster.create({ apiVersion, kind: "Sandbox", metadata, spec: { template: { spec } } });
-  const { status } = await cluster.sandbox("t/clone", (one) => one.status?.ramet?.startingPod !== undefined);
-  const { podUID } = status?.ramet?.startingPod ?? {};
+  await expect.poll(() => node.cells.get("t/clone")?.calls, { timeout: 60_000, interval: 5 }).toEqual(["restore"]);
+  await cluster.stopControllers();
+  const podUID = cluster.seen.pods.store.get("t/clone")?.metadata.uid;
   const old = node.cells.get("t/clone");
   if (old === undefined) throw new Error("the Pod has no cell");
   old.onStop = () => undefined;
   node.behaviours.delete("t/clone");
   await old.close();
-  await cluster.restartControllers();
   await resource.delete(at, { gracePeriodSeconds: 0 });
+  await cluster.startControllers();
   const next = await cluster.sandbox(`t/${name}`, (one) => one.status?.phase === "Running");
   expect(next.status?.podInfo?.podUID).not.toBe(podUID);
   expect(next.status?.ramet?.removedPods).toMatchObject([{ podUID }]);

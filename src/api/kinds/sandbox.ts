@@ -218,7 +218,7 @@ const RametSandboxStatus = z.object({
     .describe(
       "No other node takes the sandbox: it runs on one that leaves, or its Pod was ended and it waits with its state. Absent: it does not wait for a node.",
     ),
-  startingPod: KnownCell.optional().describe("During a start that takes long: the Pod to which the sandbox was given."),
+  startingPod: KnownCell.optional().describe("During a start: the Pod to which the sandbox was given."),
   removedPods: z
     .array(
       KnownCell.extend({

@@ -15,8 +15,10 @@ import {
 import { type SandboxRef, sandboxRef, type Started } from "../../backends/runtime.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { keyOf } from "../../kube/object.ts";
 import { giveFirstCredentials, setCredentials } from "./credentials.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
+import type { KnownCell } from "./former-pods.ts";
 import type { SandboxAction } from "./state.ts";
 
 type Action<Do extends SandboxAction["do"]> = Extract<SandboxAction, { do: Do }>;
@@ -79,7 +81,8 @@ function startSandbox(
   const { environment, initRequest } = startEnvironment(sandbox, template, seal);
   calls.start(sandbox, pod, "start", async (signal) => {
     const target = await runtime.identified(sandboxRef(sandbox, pod), signal);
-    formerPods.starts(sandbox, target);
+    const startingPod = formerPods.starts(sandbox, target, pod.spec.nodeName);
+    if (startingPod !== undefined) await recordStart(sandbox, startingPod, dependencies);
     await giveFirstCredentials(sandbox, { target, template, signal }, dependencies);
     const started = await (source === undefined || !startsSandbox(source.parts)
       ? runtime.boot(target, environment, signal)
@@ -96,6 +99,26 @@ function startSandbox(
       ...defined({ cellKey: target.cellKey, bootMilliseconds, checkpointId: source?.name.checkpointId, initRequest }),
     };
   });
+}
+
+/** Other controllers stop this copy if its Pod is removed without the word of its node. Until they can know it, the cell gets nothing. */
+async function recordStart(
+  { metadata }: Sandbox,
+  startingPod: KnownCell,
+  { cache, sandboxWrites, statuses }: SandboxDependencies,
+): Promise<void> {
+  const cached = cache.sandbox(keyOf(metadata));
+  const sandbox = cached && sandboxWrites.latest(cached);
+  if (sandbox?.metadata.uid !== metadata.uid) return;
+  const { status = {} } = sandbox;
+  const recorded = { ...status, ramet: { ...status.ramet, startingPod } };
+  try {
+    await sandboxWrites.write(sandbox, () => statuses.write(sandbox, recorded));
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    const what = `The start of the sandbox cannot be recorded: ${error.message}`;
+    throw new RametError("Unavailable", what, { retryable: true, cause: error });
+  }
 }
 
 function restoreSandboxInPlace(

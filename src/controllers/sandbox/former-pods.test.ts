@@ -54,7 +54,7 @@ function world() {
     pods.put(pod(uid, of));
     pods.remove(pod(uid, of), true);
   };
-  return { formerPods, remove, uids, target };
+  return { formerPods, nodes, remove, uids, target };
 }
 
 it("knows the Pod in which the sandbox ran, and the one in which it was being started, if they were removed by force", () => {
@@ -94,6 +94,14 @@ it("leaves alone what a capture has left paused, and cells that were never ident
   expect(uids(sandbox("first"), "first")).toEqual([]);
   formerPods.starts(sandbox(), { ...target, podUid: "second" });
   expect(uids(sandbox())).toEqual([]);
+});
+
+it("has a start recorded on every node that can be away", () => {
+  const { formerPods, nodes, target } = world();
+  nodes.put(Node.parse({ metadata: { name: "n", uid: "n", resourceVersion: "1" }, spec: {}, status: {} }));
+  const cell = { ...target, podUid: "first", cellKey: "key" };
+  expect(formerPods.starts(sandbox(), cell, "n")).toEqual({ podUID: "first", podIP: "10.0.0.1", cellKey: "key" });
+  expect(formerPods.starts(sandbox(), cell, "local")).toBeUndefined();
 });
 
 it("knows the cell in which the sandbox is being started", () => {

@@ -24,8 +24,10 @@ export class FormerPods {
   readonly #started = new Map<string, KnownCell>();
   /** The UIDs of Pods of which `ended` was called. The oldest are dropped first. */
   readonly #ended = new Set<string>();
+  readonly #nodes: FormerPodsOptions["nodes"];
 
   constructor({ pods, nodes }: FormerPodsOptions) {
+    this.#nodes = nodes;
     pods.store.subscribe(({ type, object: pod }) => {
       // The node of a local cluster removes a Pod that it has ended, and cannot be away.
       const isLocal = isLocalNode(nodes.store.get(pod.spec.nodeName ?? "")?.metadata.labels);
@@ -41,10 +43,16 @@ export class FormerPods {
     if (this.#ended.size > mostEnded && oldest !== undefined) this.#ended.delete(oldest);
   }
 
-  /** Remembers the cell in which the sandbox is being started, before it gets anything. */
-  starts({ metadata }: Sandbox, target: SandboxRef): void {
+  /**
+   * Remembers the cell in which the sandbox is being started, before it gets anything.
+   * @returns what the status must say before that, as this process and the node may die together. Undefined: nothing, because the node
+   * cannot be away
+   */
+  starts({ metadata }: Sandbox, target: SandboxRef, nodeName = ""): KnownCell | undefined {
     const cell = cellOf(target);
     if (cell !== undefined) this.#started.set(keyOf(metadata), cell);
+    const node = this.#nodes.store.get(nodeName);
+    return node === undefined || isLocalNode(node.metadata.labels) ? undefined : cell;
   }
 
   /** Of a sandbox without a Pod: those in which it may still run. @param captured the UID of the Pod that a capture has left paused */

@@ -231,7 +231,7 @@ export function slowly(state: SandboxState, message: string): SandboxPlan {
   return { actions: [], status: notReady(state, "PodStarting", message) };
 }
 
-/** If the Pod is lost with its node, the sandbox may run there although nobody has heard so. A fast start needs no write for that. */
+/** If the Pod is lost with its node, the sandbox may run there although nobody has heard so. The status before may not have it. */
 function withStartingPod({ startingCell }: SandboxState, plan: SandboxPlan): SandboxPlan {
   if (plan.status === undefined || startingCell === undefined) return plan;
   const { status } = plan;
