@@ -172,6 +172,21 @@ it("captures sandboxes whose Pods are evicted together, at most four of a node a
   }
 });
 
+it("pauses an evicted sandbox immediately if all other nodes have another architecture, and continues it when its own stays", async () => {
+  const nodeSelector = { "kubernetes.io/arch": "arm64" };
+  await nodes.add("arm", { labels: nodeSelector });
+  await create("arm", { more: { nodeSelector } });
+  await nodes.cordon("arm", true);
+  await announceEviction("arm");
+  const { status } = await cluster.sandbox("t/arm", (one) => noTargetOf(one)?.retryAt !== undefined);
+  expect(status).toMatchObject({ phase: "Paused", ramet: { disruption: { cause: "Evicted", outcome: "Migrating" } } });
+  expect(status?.message).toContain("Of 2 nodes, 1 do not accept its Pod, 1 have another architecture");
+  await nodes.cordon("arm", false);
+  await cluster.sandbox("t/arm", (one) => disruptionOf(one)?.outcome === "Migrated");
+  await cluster.seen.sandboxes.resource.delete({ namespace: "t", name: "arm" });
+  await nodes.remove("arm");
+});
+
 it("moves the sandboxes of a cordoned node to another one, at most four at the same time", async () => {
   const names = Array.from({ length: 12 }, (_, at) => `s${at}`);
   const before = new Map<string, Sandbox>();

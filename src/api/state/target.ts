@@ -34,6 +34,7 @@ export const misfits = {
   volumes: "cannot have its volumes",
   architecture: "have another architecture",
   cpu: "are not known to have its CPU features",
+  devices: "do not have its devices",
   resources: "have too little CPU, memory or devices left",
 } as const;
 export type Misfit = keyof typeof misfits;
@@ -53,6 +54,24 @@ export function misfit(place: Placement, node: TargetNode, hasCpu: boolean | und
   if (!(hasCpu ?? isOfFamily(labels, place.nodeLabels))) return "cpu";
   const isEnough = Object.entries(place.requests).every(([key, amount]) => amount <= (node.free[key] ?? 0));
   return isEnough ? undefined : "resources";
+}
+
+/**
+ * Why the node cannot take the Pod however empty it gets. Undefined: it may, or only the labels of another node are asked for, which an
+ * autoscaler may add.
+ */
+export function lastingMisfit(
+  { tolerations, nodeSelector, terms: [, ...ofVolumes], requests }: Placement,
+  { lacksCpu, ...node }: TargetNode & { lacksCpu: boolean },
+): Misfit | undefined {
+  const { name, labels = {} } = node.metadata;
+  if (!node.isReady || !acceptsPods(node, tolerations)) return "unschedulable";
+  if (!ofVolumes.every((terms) => terms.some((term) => isSelected(term, name, labels)))) return "volumes";
+  const architecture = nodeSelector[architectureLabel];
+  if (architecture !== undefined && labels[architectureLabel] !== architecture) return "architecture";
+  if (lacksCpu) return "cpu";
+  const lacksDevice = ([key, amount]: [string, number]) => key.includes("/") && amount > (node.free[key] ?? 0);
+  return Object.entries(requests).some(lacksDevice) ? "devices" : undefined;
 }
 
 function unselectedBy(

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Placement, TargetNode } from "../../api/state/target.ts";
 import {
   type Candidate,
+  fitsNowhere,
   type Moves,
   planCaptures,
   planMoves,
@@ -273,5 +274,30 @@ describe("the captures of sandboxes whose Pods are ended", () => {
     }
     expect(rounds).toHaveLength(10);
     expect(new Set(rounds.flat()).size).toBe(20);
+  });
+});
+
+describe("a Pod that the scheduler cannot place", () => {
+  const [gpu, zone] = ["nvidia.com/gpu", { key: "zone", operator: "In", values: ["a"] }];
+  const next = (rest: Partial<Placement> = {}): Placement => ({ ...place(""), nodeLabels: {}, ...rest });
+  const fits = (rest: Partial<Placement>, lacksCpu = false) =>
+    fitsNowhere(
+      next(rest),
+      [cordoned, node("new", 0)].map((one) => ({ ...one, lacksCpu })),
+    );
+
+  it.each<[string, Partial<Placement>, boolean]>([
+    ["have another architecture", { nodeSelector: { "kubernetes.io/arch": "arm64" } }, false],
+    ["are not known to have its CPU features", {}, true],
+    ["do not have its devices", { requests: { [gpu]: 1 } }, false],
+    ["cannot have its volumes", { terms: [[], [{ matchExpressions: [zone], matchFields: [] }]] }, false],
+  ])("fits no node that accepts Pods: they %s", (words, rest, lacksCpu) => {
+    expect(fits(rest, lacksCpu)).toBe(`Of 2 nodes, 1 do not accept its Pod, 1 ${words}`);
+  });
+
+  it("may fit if room or a node with its labels is missing, or no node accepts Pods", () => {
+    expect(fits({ requests: { memory: 1_000 } })).toBeUndefined();
+    expect(fits({ nodeSelector: { pool: "a" } })).toBeUndefined();
+    expect(fitsNowhere(next({ requests: { [gpu]: 1 } }), [{ ...cordoned, lacksCpu: false }])).toBeUndefined();
   });
 });

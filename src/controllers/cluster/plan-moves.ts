@@ -1,5 +1,6 @@
 import {
   type Amounts,
+  lastingMisfit,
   misfit,
   type Misfit,
   misfits,
@@ -164,15 +165,32 @@ function targetsIn({ nodes, hasCpu }: Moves) {
       if (why !== undefined) found.set(why, (found.get(why) ?? 0) + 1);
       else if (best === undefined || (now.free["memory"] ?? 0) > (best.free["memory"] ?? 0)) best = now;
     }
-    if (best === undefined) return noTarget(found, nodes.length);
+    if (best === undefined) return nodes.length <= 1 ? "No other node exists" : noTarget(found, nodes.length);
     left.set(best.metadata.name, without(best.free, place.requests));
     return undefined;
   };
   return { take };
 }
 
+/**
+ * Why no node can take a Pod however empty the nodes get. Undefined: one may, or none takes any Pod.
+ * @param nodes with all that is free if nothing runs there
+ */
+export function fitsNowhere(
+  place: Placement,
+  nodes: readonly (TargetNode & { lacksCpu: boolean })[],
+): string | undefined {
+  const found = new Map<Misfit, number>();
+  for (const node of nodes) {
+    const why = lastingMisfit(place, node);
+    if (why === undefined) return undefined;
+    found.set(why, (found.get(why) ?? 0) + 1);
+  }
+  const isLasting = [...found.keys()].some((why) => why !== "unschedulable");
+  return isLasting ? noTarget(found, nodes.length) : undefined;
+}
+
 function noTarget(found: ReadonlyMap<Misfit, number>, nodes: number): string {
-  if (nodes <= 1) return "No other node exists";
   // In a fixed order, because the status has it.
   const reasons = Object.entries(misfits).flatMap(([why, words]) => {
     const count = found.get(why as Misfit);

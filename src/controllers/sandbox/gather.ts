@@ -9,10 +9,11 @@ import type { Pod } from "../../api/schema/pod.ts";
 import type { Clock } from "../../base/clock.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
+import { termsOfVolumes } from "../../kube/volumes/volumes.ts";
 import { desiredEgress, type DesiredEgress, egressTemplate } from "../origin/egress.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../origin/origin.ts";
 import { isStarting } from "../../api/state/sandbox.ts";
-import { tolerationsOf } from "../../api/state/target.ts";
+import { placementOf, tolerationsOf } from "../../api/state/target.ts";
 import {
   delaysPause,
   isAutomatic,
@@ -22,6 +23,8 @@ import {
 } from "../../api/state/checkpoint.ts";
 import { capturedPodUid, isUnderWay, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
 import type { Departure } from "../cluster/departures.ts";
+import { targetOf } from "../cluster/move-facts.ts";
+import { fitsNowhere } from "../cluster/plan-moves.ts";
 import { isDisrupted, pullProblem, unscheduledWords } from "../cluster/pod-facts.ts";
 import { anyNode } from "../nodes/plan-cpus.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
@@ -86,6 +89,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
         .map(({ podUID }) => podUID)
         .filter((uid) => unseen.get(uid)?.state === "done"),
     ),
+    noNode: await noNodeFor(sandbox, { pod, cpus }, dependencies),
     avoidsInVain: avoidsInVain(sandbox, { pod, template: resolved, cpus }, dependencies),
     leavingNodes:
       resolved === undefined || pod !== undefined
@@ -188,6 +192,23 @@ function avoidsInVain(
   const needed = new Set([...excludedNodes(template?.spec["affinity"]), ...(cpus.avoided?.names ?? [])]);
   const avoided = excludedNodes(pod.spec["affinity"]).filter((name) => !needed.has(name));
   return departures.avoidsInVain(pod, avoided);
+}
+
+/** Why no node can take the Pod that continues a sandbox. Only asked when the scheduler has found none. */
+async function noNodeFor(
+  { status }: Sandbox,
+  { pod, cpus: { lacking } }: Pick<SandboxState, "pod" | "cpus">,
+  { nodes, client }: SandboxDependencies,
+): Promise<string | undefined> {
+  if (pod === undefined || !isUnderWay(status?.ramet?.disruption) || unscheduledWords(pod) === undefined)
+    return undefined;
+  // Without an answer the Pod waits, as for an autoscaler.
+  const terms = await termsOfVolumes(pod, client).catch(() => []);
+  const targets = nodes.store.list().map((node) => ({
+    ...targetOf(node, []),
+    lacksCpu: lacking.includes(node.metadata.name),
+  }));
+  return fitsNowhere(placementOf(pod, {}, terms), targets);
 }
 
 /** Only for a sandbox that is about to get a Pod: nothing else asks a registry. */

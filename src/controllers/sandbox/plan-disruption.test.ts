@@ -480,6 +480,20 @@ describe("a captured sandbox that no node takes", () => {
     expect(transitions?.map(({ type, reason }) => [type, reason])).toContainEqual(["Warning", "NoTarget"]);
   });
 
+  it("is paused immediately if no node can ever take it, and waits for an autoscaler in later tries", () => {
+    const noNode = "Of 2 nodes, 2 have another architecture";
+    const first = plan({ ...resuming, noNode, sandbox: inPhase("Resuming", underWay()) });
+    expect(first.actions).toContainEqual({ do: "deletePod", pod: unscheduled });
+    expect(first.status).toMatchObject({
+      phase: "Paused",
+      message: expect.stringContaining(`${noNode}. The Pod cannot be scheduled: ${words}`) as string,
+      ramet: { ...underWay(), noTarget: { retryAt: after(600).toISOString() } },
+    });
+    const own = inPhase("Resuming", { ...underWay(), noTarget: { ...noTarget, at: after(-600).toISOString() } });
+    expect(plan({ ...resuming, noNode, sandbox: own }).status?.phase).toBe("Resuming");
+    expect(plan({ ...resuming, noNode, sandbox: own, now: after(300) }).status?.phase).toBe("Paused");
+  });
+
   it("waits for its turn, and continues as any paused sandbox", () => {
     const ramet = { ...underWay(), noTarget: { ...noTarget, retryAt: after(900).toISOString() } };
     const held = { sandbox: inPhase("Paused", ramet), pod: undefined, pauseCheckpoint: capture("Succeeded") };

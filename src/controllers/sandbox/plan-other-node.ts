@@ -69,7 +69,8 @@ const unscheduledMilliseconds = 15_000;
 
 /**
  * For a sandbox whose Pod was ended and whose next one no node takes: the status says why, and after some minutes it is Paused without a
- * Pod. It gets another one as soon as there is another node, and from time to time.
+ * Pod, or immediately if more room would not help. It gets another one as soon as there is another node, and from time to time. Those
+ * wait for an autoscaler, which may add even such a node.
  * @param status while it waits for its Pod
  */
 export function withoutTarget(state: SandboxState, pod: Pod, status: SandboxStatus): SandboxPlan {
@@ -78,22 +79,25 @@ export function withoutTarget(state: SandboxState, pod: Pod, status: SandboxStat
   const words = unscheduledWords(pod);
   if (words === undefined || disruption === undefined || !isUnderWay(disruption)) return { actions: [], status };
   const { cause } = disruption;
-  const noTarget = { cause, at: before?.at ?? now.toISOString(), message: status.message ?? words };
-  const left = Date.parse(pod.metadata.creationTimestamp) + pendingMilliseconds - now.getTime();
+  const message = [state.noNode, status.message ?? words].filter(Boolean).join(". ");
+  const noTarget = { cause, at: before?.at ?? now.toISOString(), message };
+  const createdAt = Date.parse(pod.metadata.creationTimestamp);
+  const isFirst = Date.parse(noTarget.at) >= createdAt;
+  const left = isFirst && state.noNode !== undefined ? 0 : createdAt + pendingMilliseconds - now.getTime();
   if (left > 0) {
     const requeueAfterMilliseconds = Math.min(left, unscheduledMilliseconds);
     return { actions: [], status: { ...status, ramet: { ...status.ramet, noTarget } }, requeueAfterMilliseconds };
   }
   const retryAt = new Date(now.getTime() + noTargetMilliseconds).toISOString();
-  const message = `Its Pod was ended (${cause}), and it continues when a node takes the next one. ${noTarget.message}`;
+  const why = `Its Pod was ended (${cause}), and it continues when a node takes the next one. ${message}`;
   const paused = changed(state, "Paused", {
-    message,
-    conditions: [{ type: "Ready", status: "False", reason: "NoTarget", message }],
+    message: why,
+    conditions: [{ type: "Ready", status: "False", reason: "NoTarget", message: why }],
     drop: ["SandboxResumed"],
   });
   return {
     actions: [{ do: "deletePod", pod }],
     status: { ...paused, ramet: { ...paused.ramet, noTarget: { ...noTarget, retryAt } } },
-    transitions: [{ type: "Warning", reason: "NoTarget", action: "DeletePod", note: message }],
+    transitions: [{ type: "Warning", reason: "NoTarget", action: "DeletePod", note: why }],
   };
 }

@@ -51,6 +51,8 @@ export interface SandboxState extends CellCallStates {
   departure?: Departure | undefined;
   /** Whether its Pod waits for a node because it avoids one that stays after all. @default no */
   avoidsInVain?: boolean;
+  /** Why no node can take the Pod that continues it, however long that waits. Absent: a node may. */
+  noNode?: string | undefined;
   /** The leaving nodes that its next Pod avoids. @default none */
   leavingNodes?: readonly string[];
   pauseCheckpoint: Checkpoint | undefined;
