@@ -198,7 +198,9 @@ const RametSandboxStatus = z.object({
       nodeName: OptionalText.describe("The node of that Pod, if the sandbox was captured there."),
       endedAt: Time.optional().describe("When the sandbox responded again, or the attempt failed."),
       failures: int32.optional().describe("How many captures have failed in a row while nobody ended the Pod."),
-      problem: Problem.optional().describe("Withdrawn: why the capture has failed, and when it is repeated."),
+      problem: Problem.optional().describe(
+        "Withdrawn: why the capture has failed, and when it is repeated. Restored: the limit that has ended the Pod.",
+      ),
       checkpoint: OptionalText.describe("The automatic Checkpoint from which it continues. Later work is lost."),
       savedAt: Time.optional().describe("When that was captured."),
       attempts: int32.optional().describe("How often it was lost in a row soon after it had continued."),

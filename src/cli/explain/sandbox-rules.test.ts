@@ -94,6 +94,19 @@ describe("a sandbox that works", () => {
     expect(found.cause).toContain(cause);
   });
 
+  it("says after a restore that the disk limit of its Pod had ended it, and what to do", () => {
+    const problem = {
+      code: "Evicted",
+      cause: "It used more disk than its Pod's limit allows",
+      hint: "Raise the limit",
+    };
+    const saved = { checkpoint: "a-auto", savedAt: since, problem };
+    const ramet = { disruption: { cause: "Evicted", at: since, outcome: "Restored", endedAt: since, ...saved } };
+    expect(explain({ sandbox: sandbox({ phase: "Running", ramet }), ...working }).cause).toContain(
+      `(checkpoint a-auto; later work is lost), after its Pod was ended (Evicted). It used more disk than its Pod's limit allows; raise the limit`,
+    );
+  });
+
   it("is degraded on a node that leaves if no other one takes it, or until its capture is repeated", () => {
     const of = (ramet: object) => explain({ sandbox: sandbox({ phase: "Running", ramet }), ...working });
     const stays = of({ noTarget: { cause: "NodeCordoned", at: since, message: "No other node exists" } });

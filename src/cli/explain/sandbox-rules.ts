@@ -1,5 +1,5 @@
 import type { Condition } from "../../api/schema/metadata.ts";
-import { problemIn } from "../../api/state/problem.ts";
+import { problemIn, sentenceOf } from "../../api/state/problem.ts";
 import { pausedBy, sandboxState } from "../../api/state/sandbox.ts";
 import { isErrorCode } from "../../base/error-codes.ts";
 import { findCondition } from "../../kube/conditions.ts";
@@ -255,8 +255,9 @@ function healthy({ sandbox }: SandboxFacts): Found {
 }
 
 function movedIn(sandbox: SandboxFacts["sandbox"]): string {
-  const { outcome, endedAt, cause } = sandbox.status?.ramet?.disruption ?? {};
+  const { outcome, endedAt, cause, problem } = sandbox.status?.ramet?.disruption ?? {};
   if (outcome !== "Migrated" && outcome !== "Restored") return "";
   const from = savedState(sandbox, " with its state");
-  return `. It continued in another Pod at ${endedAt}${from}, after its Pod was ended (${cause})`;
+  const why = problem === undefined ? "" : `. ${sentenceOf(problem)}`;
+  return `. It continued in another Pod at ${endedAt}${from}, after its Pod was ended (${cause})${why}`;
 }

@@ -23,6 +23,22 @@ it("reads why a cell failed from the message that it left on a kubelet's node", 
   expect(endProblem(failedPod(printFailedCell(state)))).toEqual({ code, cause, hint });
 });
 
+it.each([
+  ["Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "],
+  ['Container sandbox exceeded its local ephemeral storage limit "1Gi". '],
+  ['Usage of EmptyDir volume "ramet-files" exceeds the limit "1Gi". '],
+])("says that a limit of disk has ended it, and what to do: %s", (message) => {
+  const pod = failedPod("the cell was stopped");
+  const evicted = (words: string) =>
+    endProblem({ ...pod, status: { ...pod.status, reason: "Evicted", message: words } });
+  expect(evicted(message)).toEqual({
+    code: "Evicted",
+    cause: `It used more disk than its Pod's limit allows, and the node has ended it without a capture: ${message.slice(0, -2)}`,
+    hint: containing("Raise the limit of ephemeral-storage in the template"),
+  });
+  expect(evicted("The node was low on resource: memory.").hint ?? "").not.toContain("ephemeral-storage");
+});
+
 it("names a missing entrypoint beside the probe that failed, by the node's reason or by the Pod of a kubelet", () => {
   const words = { command: [], args: [] };
   const cell = (image: object) => ({

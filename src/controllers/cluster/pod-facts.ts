@@ -171,6 +171,9 @@ export function isEnded(pod: Pod): boolean {
 
 /** Why a Pod has ended, as far as its cell and its node report it. */
 export function endProblem(pod: Pod): Problem {
+  const exceeded = exceededStorage(pod);
+  if (exceeded !== undefined)
+    return { ...exceeded, hint: `${exceeded.hint}, and create the sandbox again. ${keptHint}` };
   const { hint } = failedCell(pod) ?? {};
   const code = endReason(pod);
   const cause = endMessage(pod);
@@ -180,6 +183,26 @@ export function endProblem(pod: Pod): Problem {
     return { code: reason, cause: `${cause}; ${missing.cause}`, hint: missing.hint };
   return { code, cause, ...defined({ hint }) };
 }
+
+/**
+ * Why the kubelet has ended a Pod that used more disk than a limit of it allows, which it does without a grace period (Kubernetes v1.36,
+ * pkg/kubelet/eviction/eviction_manager.go).
+ */
+export function exceededStorage({ status: { reason, message = "" } = {} }: Pick<Pod, "status">) {
+  if (reason !== "Evicted" || !storageLimit.test(message)) return undefined;
+  const words = message.trim().replace(/\.$/, "");
+  return {
+    code: reason,
+    cause: `It used more disk than its Pod's limit allows, and the node has ended it without a capture: ${words}`,
+    hint: "Raise the limit of ephemeral-storage in the template, or delete files earlier",
+  } satisfies Problem;
+}
+
+const keptHint =
+  "With the annotation ramet.dev/checkpoint-every, one that the node ends continues from its last automatic checkpoint";
+
+const storageLimit =
+  /ephemeral local storage usage exceeds|exceeded its local ephemeral storage limit|Usage of EmptyDir volume .* exceeds the limit/;
 
 function failedCell(pod: Pod): ReturnType<typeof parseFailedCell> {
   return parseFailedCell(terminatedCell(pod)?.message);

@@ -144,6 +144,21 @@ describe("a sandbox whose Pod is lost", () => {
     expect(pauseCheckpointOf(next, [auto()])?.metadata.name).toBe("a-auto");
   });
 
+  it("says that the disk limit of its Pod has ended it, from what it continues, and what to do", () => {
+    const words = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi";
+    const evicted = pod({ status: { reason: "Evicted", message: `${words}. ` }, cell: killed });
+    const { status, transitions } = plan({ pod: evicted });
+    const cause = `It used more disk than its Pod's limit allows, and the node has ended it without a capture: ${words}`;
+    expect(status?.message).toContain(`from the checkpoint a-auto of ${savedAt}; later work is lost. ${cause}`);
+    expect(transitions?.[0]?.note).toContain(cause);
+    const { disruption } = status?.ramet ?? {};
+    expect(disruption).toMatchObject({ checkpoint: "a-auto", problem: { code: "Evicted", cause } });
+    const failed = plan({ pod: evicted, automatic: [] });
+    expect(failed.status).toMatchObject({ phase: "Failed", ramet: { disruption: { outcome: "Lost" } } });
+    expect(failed.status?.message).toContain(cause);
+    expect(failed.transitions?.[0]?.note).toContain(cause);
+  });
+
   it.each([
     ["its memory limit", { cell: { exitCode: 137, reason: "OOMKilled" } }],
     [

@@ -7,7 +7,14 @@ import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { soonest } from "../../kube/controller.ts";
 import { capturedAt, lastAutomatic } from "../cluster/pause-checkpoint.ts";
-import { causeOfEnd, causeOfUncaptured, disruptionCause, isEnded, isEndedUnseen } from "../cluster/pod-facts.ts";
+import {
+  causeOfEnd,
+  causeOfUncaptured,
+  disruptionCause,
+  exceededStorage,
+  isEnded,
+  isEndedUnseen,
+} from "../cluster/pod-facts.ts";
 import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { lost, paused } from "./status.ts";
@@ -65,14 +72,16 @@ function planContinued(state: SandboxState, { cause, at, policy, attempts, saved
   const isRequested = sandbox.spec.paused === true;
   const isKept = policy === "Pause" || isRequested;
   const pause = isKept && !isRequested ? [pauseWithoutTimers(sandbox)] : [];
+  const exceeded = pod && exceededStorage(pod);
   const message = `Its Pod was lost (${cause})`;
   const next = isKept ? "it stays paused until it is resumed" : "it continues in another Pod";
   const from = `from the checkpoint ${name} of ${cutAt}; later work is lost`;
+  const why = exceeded === undefined ? "" : `. ${exceeded.cause}`;
   const kept = {
     reason: "CheckpointSucceeded",
     message: `${message}. The checkpoint ${name} has its state of ${cutAt}`,
   };
-  const status = paused(state, kept, { message: `${message}, and ${next} ${from}`, ready: message });
+  const status = paused(state, kept, { message: `${message}, and ${next} ${from}${why}`, ready: message });
   const disruption: Disruption = {
     cause,
     at,
@@ -81,8 +90,9 @@ function planContinued(state: SandboxState, { cause, at, policy, attempts, saved
     checkpoint: name,
     savedAt: cutAt,
     attempts,
+    ...defined({ problem: exceeded }),
   };
-  const note = `${message}; ${next} ${from}`;
+  const note = `${message}; ${next} ${from}${why}`;
   return {
     actions: [...pause, ...ending(pod)],
     status: { ...status, ramet: { ...status.ramet, disruption } },

@@ -19,6 +19,7 @@ import {
   cellStartedAt,
   declaresReadiness,
   disruptionCause,
+  exceededStorage,
   isEnded,
   isEndedByNode,
   unreadyMessage,
@@ -81,7 +82,8 @@ function planEnd(state: SandboxState): SandboxPlan | undefined {
 
 function endedByNode(pod: Pod): Pick<SandboxPlan, "transitions"> {
   if (pod.status?.phase !== "Failed" || !isEndedByNode(pod)) return {};
-  const note = `The node has ended the Pod (${disruptionCause(pod)}) before the sandbox could be captured`;
+  const words = exceededStorage(pod)?.cause;
+  const note = `The node has ended the Pod (${disruptionCause(pod)}) before the sandbox could be captured${words === undefined ? "" : `. ${words}`}`;
   return { transitions: [{ type: "Warning", reason: "SandboxDisrupted", action: "Reconcile", note }] };
 }
 
