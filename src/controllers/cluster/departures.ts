@@ -27,6 +27,7 @@ import {
   isCaptured,
   isGained,
   orderOf,
+  podOrLast,
   targetOf,
 } from "./move-facts.ts";
 import { isUnderWay } from "./pause-checkpoint.ts";
@@ -73,6 +74,7 @@ export class Departures {
   readonly #moving: (value: "moving") => Sandbox[];
   /** By the UID of a Pod: the terms of its volumes, which do not change. */
   readonly #volumes = new Map<string, Placement["terms"]>();
+  readonly #podOrLast: (key: string) => Pod | undefined;
   /** By the UID of a Pod: since when it is its turn. */
   readonly #since = new Map<string, number>();
   readonly #listeners: ((keys: readonly string[]) => void)[] = [];
@@ -94,6 +96,7 @@ export class Departures {
     this.#moving = informers.sandboxes.store.index(({ status }) =>
       isUnderWay(status?.ramet?.disruption) ? ["moving"] : [],
     );
+    this.#podOrLast = podOrLast(informers);
     nodes.store.subscribe((change) => {
       if (isGained(change)) this.#gainedAt = this.#options.clock.now().getTime();
     });
@@ -135,22 +138,20 @@ export class Departures {
   avoided({ status }: Sandbox, tolerations: readonly Toleration[]): string[] {
     const disruption = status?.ramet?.disruption;
     if (!isUnderWay(disruption) || this.#options.atOnce === 0) return [];
-    const left = this.#options.nodes.store
+    return this.#options.nodes.store
       .list()
-      .filter((node) => leavingNode(node, tolerations).leaving && !refusesPods(node, tolerations));
-    const names = left.map(({ metadata }) => metadata.name);
-    return names
+      .filter((node) => leavingNode(node, tolerations).leaving && !refusesPods(node, tolerations))
+      .map(({ metadata }) => metadata.name)
       .sort((a, b) => Number(b === disruption?.nodeName) - Number(a === disruption?.nodeName))
       .slice(0, mostAvoided);
   }
 
   /** Whether the Pod, which no node takes, keeps away from a node that it needs not avoid any more. */
   avoidsInVain({ spec }: Pod, names: readonly string[]): boolean {
-    const isBack = (name: string): boolean => {
+    return names.some((name) => {
       const node = this.#options.nodes.store.get(name);
       return node !== undefined && !leavingNode(node, tolerationsOf({ spec })).leaving;
-    };
-    return names.some(isBack);
+    });
   }
 
   /**
@@ -304,7 +305,7 @@ export class Departures {
       const { phase, podInfo: { nodeName = "" } = {}, ramet } = status ?? {};
       if (!this.#isSince(ramet?.disruption?.at, longestMoveMilliseconds)) return [];
       const moving = { namespace: metadata.namespace, nodeName, isResuming: phase === "Resuming" };
-      const pod = this.#options.informers.pods.store.get(keyOf(metadata));
+      const pod = this.#podOrLast(keyOf(metadata));
       if (pod === undefined || (moving.isResuming && pod.spec.nodeName !== undefined)) return [moving];
       return moving.isResuming && unscheduledWords(pod) !== undefined ? [] : [{ ...moving, pod }];
     });
@@ -339,8 +340,7 @@ export class Departures {
   #remember(found: readonly { candidate: Candidate; uid: string }[], turns: ReadonlyMap<string, Turn>): void {
     const begins = found.filter(({ candidate }) => turns.get(candidate.key)?.turn === "now").map(({ uid }) => uid);
     for (const uid of begins) if (!this.#since.has(uid)) this.#since.set(uid, this.#now());
-    const kept = new Set(begins);
-    for (const uid of this.#since.keys()) if (!kept.has(uid)) this.#since.delete(uid);
+    for (const uid of this.#since.keys()) if (!begins.includes(uid)) this.#since.delete(uid);
   }
 
   #now(): number {

@@ -14,6 +14,7 @@ import type { Node } from "../nodes/nodes.ts";
 import { isSavedFrom, isUnderWay } from "./pause-checkpoint.ts";
 import type { Candidate } from "./plan-moves.ts";
 import { isEnded, unscheduledWords } from "./pod-facts.ts";
+import type { Informers } from "./resources.ts";
 
 /** A pause takes a sandbox from its user, so it waits for the end of a node that is only cordoned. */
 export function isCandidate(sandbox: Sandbox, pod: Pod, cause: DisruptionCause): boolean {
@@ -111,6 +112,22 @@ export function factsOfSandbox({ metadata, spec, status }: Sandbox): unknown[] {
     isClaimed,
     metadata.deletionTimestamp,
   ];
+}
+
+/** The Pod of a sandbox, or the last one of a sandbox that moves, as if no node had it: until there is a next one, it needs room. */
+export function podOrLast({ pods, sandboxes }: Pick<Informers, "pods" | "sandboxes">) {
+  const last = new Map<string, Pod>();
+  pods.store.subscribe(({ type, object }) => {
+    const key = keyOf(object.metadata);
+    const { nodeName: _, ...spec } = object.spec;
+    const isMoving = isUnderWay(sandboxes.store.get(key)?.status?.ramet?.disruption);
+    if (type === "deleted" && isMoving) last.set(key, { ...object, spec });
+    else last.delete(key);
+  });
+  sandboxes.store.subscribe(({ type, object }) => {
+    if (type === "deleted") last.delete(keyOf(object.metadata));
+  });
+  return (key: string): Pod | undefined => pods.store.get(key) ?? last.get(key);
 }
 
 /** The priority is that of its Pod. */
