@@ -14,7 +14,7 @@ import type { Route } from "./upstreams.ts";
 
 export interface AnswerOptions extends RouterOptions {
   /** Gets the requests that name no sandbox. @default the gateway refuses them */
-  clientApi?: Pick<ClientApi, "proxy"> | undefined;
+  clientApi?: Pick<ClientApi, "proxy" | "upgrade"> | undefined;
   slots: ExchangeSlots;
   invalidResponses: InvalidResponses;
   metrics: GatewayMetrics;
@@ -24,8 +24,16 @@ export interface AnswerOptions extends RouterOptions {
 /** Proxies a request to a sandbox and returns the status. */
 type SendToSandbox = (route: Route, exchange: Exchange) => Promise<number>;
 
+/** Proxies a request to the client API and returns the status. */
+type SendToClientApi = (clientApi: Pick<ClientApi, "proxy" | "upgrade">) => Promise<number>;
+
 /** Routes and proxies a request, then records its outcome. Never logs its content. */
-export async function answer(gateway: AnswerOptions, given: Exchange, send: SendToSandbox): Promise<void> {
+export async function answer(
+  gateway: AnswerOptions,
+  given: Exchange,
+  send: SendToSandbox,
+  sendToClientApi: SendToClientApi = (clientApi) => clientApi.proxy(given),
+): Promise<void> {
   const { metrics, clock, clientApi } = gateway;
   const releases: (() => void)[] = [];
   const since = clock.monotonicMilliseconds();
@@ -39,7 +47,7 @@ export async function answer(gateway: AnswerOptions, given: Exchange, send: Send
     releases.push(takeForClient(gateway, given));
     releases.push(gateway.slots.holdBody(given));
     if (named === undefined) {
-      status = await clientApi?.proxy(given);
+      status = clientApi && (await sendToClientApi(clientApi));
     } else {
       exchange = withForeignOrigins(withUrl(given, named.url), named.destination);
       const depending = exchange;

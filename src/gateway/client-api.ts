@@ -1,19 +1,22 @@
-import { Agent, errors } from "undici";
+import type { Socket } from "node:net";
+import { Agent, buildConnector, errors } from "undici";
 import * as z from "zod";
 import { jsonValue } from "../base/canonical-json.ts";
-import { canceled } from "../base/clock.ts";
+import { canceled, type Clock } from "../base/clock.ts";
 import { textOfError, RametError } from "../base/errors.ts";
 import { readBody } from "../base/http.ts";
 import type { Log } from "../base/log.ts";
 import { resumeProofHeader } from "../cell/client/resume-proof.ts";
 import type { Exchange } from "./exchange.ts";
-import { upgradeHint } from "./forward-upgrade.ts";
+import { type Upgrade, upgradeHint, upgradeTo } from "./forward-upgrade.ts";
 import { forwardTo } from "./forward.ts";
 import { Refusal } from "./refusal.ts";
 
 /** The server of the client API, to which the gateway proxies the requests that name no sandbox. */
 export class ClientApi {
   readonly #origin: string;
+  readonly #connector = buildConnector({ timeout: connectMilliseconds, allowH2: false });
+  readonly #clock: Clock;
   readonly #log: Log;
   readonly #agent = new Agent({
     connect: { timeout: connectMilliseconds },
@@ -22,20 +25,38 @@ export class ClientApi {
     bodyTimeout: 0,
   });
 
-  constructor({ origin }: URL, log: Log) {
+  constructor({ origin }: URL, clock: Clock, log: Log) {
     this.#origin = origin;
+    this.#clock = clock;
     this.#log = log;
   }
 
   /** @returns the status of the response, once all of it was sent @throws RametError as `forward` */
-  async proxy(exchange: Exchange): Promise<number> {
-    if (exchange.request.headers.upgrade !== undefined) {
-      throw new RametError("InvalidArgument", "The gateway proxies no protocol upgrades to the client API", {
-        hint: upgradeHint,
-      });
-    }
+  proxy(exchange: Exchange): Promise<number> {
     const target = { dispatcher: this.#agent, origin: this.#origin, failure: (error: unknown) => this.#failure(error) };
     return forwardTo(target, exchange);
+  }
+
+  /** Proxies a WebSocket. @returns the status of the response, once the connection has ended @throws RametError as `upgradeTo` */
+  async upgrade(upgrade: Upgrade): Promise<number> {
+    if (upgrade.request.headers.upgrade?.toLowerCase() !== "websocket") {
+      const what = "The gateway proxies no upgrades other than WebSockets to the client API";
+      throw new RametError("InvalidArgument", what, { hint: upgradeHint });
+    }
+    const failure = (error: unknown): RametError => this.#failure(error);
+    const limits = { clock: this.#clock, answerMilliseconds: responseMilliseconds, stallMilliseconds };
+    return upgradeTo({ connect: () => this.#connect(), failure, limits }, upgrade);
+  }
+
+  #connect(): Promise<Socket> {
+    const { protocol, hostname, port } = new URL(this.#origin);
+    const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+    const at = { protocol, hostname: hostname.replace(/^\[|\]$/g, ""), port };
+    this.#connector(at, (error, socket) => {
+      if (error === null) resolve(socket);
+      else reject(this.#failure(error));
+    });
+    return promise;
   }
 
   /**
@@ -100,6 +121,8 @@ const ResumeAnswer = z.union([
 ]);
 
 const connectMilliseconds = 10_000;
+/** Two heartbeats of the client API. */
+const stallMilliseconds = 60_000;
 /** Longer than the client API works on any request before it answers. */
 const responseMilliseconds = 900_000;
 const unreachable = /^(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)$/;

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { eventually } from "../../test/contract/kube/eventually.ts";
 import { StandInServer } from "../../test/contract/kube/stand-in-server.ts";
 import { ManualClock } from "../../test/setup/manual-clock.ts";
-import { keyValueId } from "../api/keys/api-key-text.ts";
+import { apiKeyDigest, apiKeyId, keyValueId } from "../api/keys/api-key-text.ts";
 import { ApiKey, apiKeyKind } from "../api/kinds/api-key.ts";
 import { rametApiVersion, rametGroup, version } from "../api/schema/kind.ts";
 import { resultOr } from "../base/errors.ts";
@@ -92,6 +92,23 @@ it("finds a value until it expires or its key is deleted, in its namespace only"
   expect(await appearing).toEqual({ key: "team-a/b", digest: one });
   remove(key);
   expect(await missing(namespace, idOf("b", one))).toBeUndefined();
+});
+
+it("finds the values with which a request was sent, wherever they are", async () => {
+  await followed();
+  const text = (first: string) => `s0_eu_${apiKeyId({ namespace, name: "a" })}${first.repeat(32)}`;
+  const digest = (first: string) => apiKeyDigest({ namespace, name: "a" }, text(first).slice(-48));
+  put("a", [{ digest: digest("1") }, { digest: digest("2") }]);
+  const sentBy = (headers: Record<string, string>, url = "/ws") => {
+    const finding = keys.sentBy({ headers, url }, "10.0.0.1");
+    clock.advance(200);
+    return finding;
+  };
+  const [one, other] = [digest("1"), digest("2")].map((each) => ({ key: "team-a/a", digest: each }));
+  expect(await sentBy({ "x-api-key": text("1") })).toEqual([one]);
+  expect(await sentBy({ authorization: `bearer ${text("2")}`, "x-api-key": text("1") })).toEqual([one, other]);
+  expect(await sentBy({}, `/ws?rows=1&token=${text("2")}`)).toEqual([other]);
+  for (const none of [text("3"), "e2b_00", "", "%"]) expect(await sentBy({ "x-api-key": none })).toEqual([]);
 });
 
 it("waits for a value that is created while the watch of the keys reconnects", async () => {

@@ -1,7 +1,8 @@
 import type { KeyValue } from "../api/keys/api-key-rules.ts";
-import { keyValueId } from "../api/keys/api-key-text.ts";
+import { apiKeyDigest, apiKeyId, keyValueId, readApiKey } from "../api/keys/api-key-text.ts";
 import type { ApiKey } from "../api/kinds/api-key.ts";
 import type { ApiKeys } from "../kube/api-keys.ts";
+import type { ClientRequest } from "./exchange.ts";
 import { Refusal } from "./refusal.ts";
 
 /** As for tokens for gateways: the gateway uses what it knows while the API server does not respond for this long. */
@@ -20,6 +21,7 @@ export interface Signer {
 export class ClientKeys {
   readonly #keys: ApiKeys;
   readonly #byId: (id: string) => ApiKey[];
+  readonly #byKeyId: (id: string) => ApiKey[];
   readonly #ofNamespace: (namespace: string) => ApiKey[];
   /** By namespace, until a key of it changes. */
   readonly #signers = new Map<string, Signer[]>();
@@ -28,6 +30,7 @@ export class ClientKeys {
     this.#keys = keys;
     const { store } = keys.informer;
     this.#byId = store.index((key) => valuesOf(key).map(keyValueId));
+    this.#byKeyId = store.index(({ metadata }) => [apiKeyId(metadata)]);
     this.#ofNamespace = store.index(({ metadata: { namespace } }) => [namespace]);
     store.subscribe(({ object: { metadata } }) => this.#signers.delete(metadata.namespace));
   }
@@ -45,6 +48,29 @@ export class ClientKeys {
         .flatMap(valuesOf)
         .find((value) => keyValueId(value) === valueId && this.isValid(value));
     return find() ?? (await this.#keys.appearing(find, namespace));
+  }
+
+  /**
+   * The valid values of keys with which a request to the client API can have been sent.
+   * @param address of the client, whose requests with unknown keys wait a moment
+   */
+  async sentBy({ headers, url }: Pick<ClientRequest, "headers" | "url">, address: string): Promise<KeyValue[]> {
+    const bearer = /^Bearer (.+)$/i.exec(headers.authorization ?? "")?.[1];
+    // Terminals of AgentTier have it in their query.
+    const texts = [[headers["x-api-key"]].flat()[0], bearer, new URLSearchParams(url.split("?")[1]).get("token")];
+    const found = texts.map(async (text) => {
+      const read = readApiKey(text ?? "");
+      if (read === undefined) return [];
+      const find = (): KeyValue | undefined =>
+        this.#byKeyId(read.id)
+          .map(({ metadata }) => ({
+            key: `${metadata.namespace}/${metadata.name}`,
+            digest: apiKeyDigest(metadata, read.digits),
+          }))
+          .find((value) => this.isValid(value));
+      return find() ?? (await this.#keys.appearing(find, address)) ?? [];
+    });
+    return (await Promise.all(found)).flat();
   }
 
   /**

@@ -125,8 +125,8 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
   }
 }
 
-function clientApiOf({ clientApi, log = silentLog }: RunGatewayOptions): ClientApi | undefined {
-  return clientApi && new ClientApi(clientApi, log);
+function clientApiOf({ client, clientApi, log = silentLog }: RunGatewayOptions): ClientApi | undefined {
+  return clientApi && new ClientApi(clientApi, client.clock, log);
 }
 
 interface Entering {

@@ -22,7 +22,7 @@ export interface SandboxTokens {
   clientTokensOf(sandboxUid: string): Promise<(use: ClientTokenUse, valueId: string) => string>;
   /** Proves to the client API that this gateway asks it to resume the sandbox. */
   resumeProofOf(sandboxUid: string): Promise<string>;
-  keys: Pick<ClientKeys, "find" | "signers" | "isValid" | "endWhenRevoked">;
+  keys: Pick<ClientKeys, "find" | "sentBy" | "signers" | "isValid" | "endWhenRevoked">;
 }
 
 /**

@@ -10,7 +10,7 @@ import type { Log } from "../base/log.ts";
 import { type AnswerOptions, InvalidResponses, answer, programSpeaksHttp2 } from "./answer.ts";
 import { type OriginReader, originReader } from "./client-origin.ts";
 import { ClientConnections, onFirstBytes } from "./connections.ts";
-import { http1Request, http1Response } from "./exchange.ts";
+import { type Exchange, http1Request, http1Response } from "./exchange.ts";
 import { destroyAtEnd, forwardUpgrade, upgradeWithBody } from "./forward-upgrade.ts";
 import { forward } from "./forward.ts";
 import { type Http2Request, forwardHttp2, http2Request, http2Response } from "./http2/forward.ts";
@@ -276,11 +276,38 @@ async function acceptUpgrade(
     const [response, origin] = [responseOn(request, stream), gateway.originOf(request)];
     const exchange = { request: http1Request(request), response: http1Response(response), origin };
     const endNotice = destroyAtEnd(stream);
-    await answer(gateway, exchange, (route, { request: { url } }) => {
-      endNotice();
-      return forwardUpgrade(gateway.upstreams, route, { request, url, response, origin, socket: stream, head });
-    });
+    const upgrade = { request, response, origin, socket: stream, head };
+    await answer(
+      gateway,
+      exchange,
+      (route, { request: { url } }) => {
+        endNotice();
+        return forwardUpgrade(gateway.upstreams, route, { ...upgrade, url });
+      },
+      async (clientApi) => {
+        const end = await endWithKey(gateway, exchange, stream);
+        endNotice();
+        return clientApi.upgrade({ ...upgrade, url: exchange.request.url }).finally(end);
+      },
+    );
   }
+}
+
+/**
+ * Ends a connection to the client API with the key that has opened it, also if the client takes nothing and the end of the server's
+ * side is not seen. @returns a function for its end
+ */
+async function endWithKey(
+  { sandboxTokens }: Gateway,
+  { request, origin }: Exchange,
+  stream: Socket,
+): Promise<() => void> {
+  const over = ((await sandboxTokens?.keys.sentBy(request, origin.address)) ?? []).map((value) =>
+    sandboxTokens?.keys.endWhenRevoked(value, () => stream.destroy()),
+  );
+  return () => {
+    for (const stop of over) stop?.();
+  };
 }
 
 /** A response instead of an upgrade. The connection closes after it. */

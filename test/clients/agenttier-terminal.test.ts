@@ -30,7 +30,8 @@ it.each([
   ["the query", () => ({ query: `?token=${key}`, headers: {} })],
 ])("runs a shell for a client that sends its key in %s", async (_, credentials) => {
   const { query, headers } = credentials();
-  const socket = new WebSocket(`${world.apiUrl.replace("http", "ws")}/ws/terminal/shell${query}`, { headers });
+  // The gateway proxies it to the client API.
+  const socket = new WebSocket(`${world.sandboxUrl.replace("http", "ws")}/ws/terminal/shell${query}`, { headers });
   const messages: { type: string; data?: string; code?: number; message?: string }[] = [];
   const closed = Promise.withResolvers<undefined>();
   socket.on("message", (data: Buffer) => {

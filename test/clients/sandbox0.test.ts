@@ -80,7 +80,8 @@ describe("the Python client", () => {
 });
 
 it("serves the JavaScript client: claim, pause, snapshot, claim from it, restore, fork and delete", async () => {
-  const client = new Client({ token: environment["SANDBOX0_TOKEN"] ?? "", baseUrl: world.apiUrl });
+  // All of it through the gateway, also the WebSockets.
+  const client = new Client({ token: environment["SANDBOX0_TOKEN"] ?? "", baseUrl: world.sandboxUrl });
   const { sandboxes } = client;
   const seed = await sandboxes.claim("default", { ttl: 3600, hardTtl: 7200 });
   await seed.writeFile("/root/kept", "kept");

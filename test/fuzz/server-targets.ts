@@ -149,7 +149,7 @@ async function openGateway(): Promise<GatewayWorld> {
   clientApiServer.listen(0, "127.0.0.1");
   await once(clientApiServer, "listening");
   const { port } = clientApiServer.address() as AddressInfo;
-  const clientApi = new ClientApi(new URL(`http://127.0.0.1:${port}`), silentLog);
+  const clientApi = new ClientApi(new URL(`http://127.0.0.1:${port}`), systemClock, silentLog);
   const gateway = await serveGateway({
     upstreams,
     clientApi,

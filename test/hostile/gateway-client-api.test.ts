@@ -8,10 +8,13 @@ import {
   type ServerResponse,
 } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { request } from "undici";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
+import { newApiKey } from "../../src/api/keys/api-key-text.ts";
+import { rametApiVersion } from "../../src/api/schema/kind.ts";
 import { type GatewayProcess, GatewayWorld, head, namespace, upgrade } from "./gateway-world.ts";
 
 /** The gateway as the one address of clients. A server of the test stands in for the client API. */
@@ -215,10 +218,74 @@ it("answers 502 to an invalid response and 503 while the client API is down, as 
   expect(await gateway.metric('ramet_gateway_client_api_requests_total{status="503"}')).toBeGreaterThan(0);
 });
 
+/** A WebSocket's connection to the client API, through the gateway. @returns both ends, and what follows the head */
+async function tunnel(headers: readonly string[] = []): Promise<{ client: Socket; server: Duplex; first: string }> {
+  const upgraded = once(clientApi, "upgrade") as Promise<[IncomingMessage, Duplex, Buffer]>;
+  const client = connect(gateway.port, "127.0.0.1");
+  client.on("error", () => undefined);
+  const lines = ["GET /api/v1/ws?a=b HTTP/1.1", "Host: x", "Connection: Upgrade", "Upgrade: websocket"];
+  client.write([...lines, ...headers, "", "early"].join("\r\n"));
+  const [asked, server, early] = await upgraded;
+  server.unshift(early);
+  server.on("error", () => undefined);
+  expect([asked.url, asked.headers["x-forwarded-for"]]).toEqual(["/api/v1/ws?a=b", "127.0.0.1"]);
+  server.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nfirst");
+  const [bytes] = (await once(client, "data")) as [Buffer];
+  return { client, server, first: bytes.toString() };
+}
+
+const untilClosed = (stream: Duplex) => new Promise((resolve) => stream.once("close", resolve));
+
+it("proxies WebSockets to the client API until one side closes", async () => {
+  const { client, server, first } = await tunnel();
+  expect(first).toMatch(/^HTTP\/1.1 101 /);
+  server.write("second");
+  await once(client, "data");
+  client.write("later");
+  let received = "";
+  for await (const chunk of server as AsyncIterable<Buffer>) {
+    received += chunk.toString();
+    if (received === "earlylater") break;
+  }
+  server.destroy();
+  await untilClosed(client.resume());
+  const left = await tunnel();
+  left.client.destroy();
+  await new Promise((resolve) => left.server.resume().once("end", resolve));
+});
+
+it("passes on the refusal of a WebSocket", async () => {
+  clientApi.once("upgrade", (_: IncomingMessage, connection: Duplex) => {
+    connection.end("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnone");
+  });
+  const asked = "GET /none HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+  expect(await gateway.exchange(asked)).toMatch(/^HTTP\/1.1 404 .*none$/s);
+});
+
+it("ends a WebSocket whose key was deleted, also if its client never reads", async () => {
+  const keys = world.client.of(apiKeyKind);
+  const at = { namespace, name: "reader" };
+  const { text, digest } = newApiKey({ ...at, format: "sandbox0", random: randomBytes });
+  const spec = { serviceAccountName: "reader", digests: [{ digest }] };
+  await keys.create({ apiVersion: rametApiVersion, kind: "ApiKey", metadata: at, spec });
+  const { client, server } = await tunnel([`Authorization: Bearer ${text}`]);
+  client.pause();
+  const fill = (): void => {
+    while (server.writable && server.write(Buffer.alloc(1024 * 1024)));
+  };
+  server.on("drain", fill);
+  fill();
+  const ended = untilClosed(server);
+  await keys.delete(at);
+  await ended;
+  client.destroy();
+});
+
 it("survives upgrades and broken requests for the client API", async () => {
   answerAs = report;
   const line = (text: string, more: readonly string[] = []) => [text, "Host: x", ...more, "", ""].join("\r\n");
-  expect(await gateway.exchange(line("GET /mcp HTTP/1.1", upgrade))).toMatch(/^HTTP\/1.1 400 .*upgrades/s);
+  const http2 = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAA"];
+  expect(await gateway.exchange(line("GET /mcp HTTP/1.1", http2))).toMatch(/^HTTP\/1.1 400 .*upgrades/s);
   for (const attack of [
     line("GET http://127.0.0.1:1/ HTTP/1.1", ["Connection: close"]),
     line("GET //127.0.0.1:1/ HTTP/1.1", ["Connection: close"]),

@@ -222,7 +222,7 @@ describe("the gateway", () => {
     const isServing = { phase: "Running" as const, isReady: true, hasEnded: false, isPaused: false, autoResume: false };
     const sandbox = { metadata, ...isServing, ip: "127.0.0.1", ...ports };
     const cells = new CellClient(cellKeyFromPem(newCellKeyPem()));
-    const clientApi = new ClientApi(new URL(`http://127.0.0.1:${await openClientApi()}`), silentLog);
+    const clientApi = new ClientApi(new URL(`http://127.0.0.1:${await openClientApi()}`), systemClock, silentLog);
     const gateway = await serveGateway({
       upstreams: new Upstreams(cells, () => sandbox),
       clientApi,

@@ -11,6 +11,7 @@ export function oneToken(text: string): SandboxTokens {
     resumeProofOf: token,
     keys: {
       find: () => Promise.resolve(undefined),
+      sentBy: () => Promise.resolve([]),
       signers: () => [],
       isValid: () => false,
       endWhenRevoked: () => () => undefined,
