@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { e2bRoutes } from "../../src/client-api/dialects/e2b/routes.ts";
 import { nativePrefix, nativeRoutes } from "../../src/client-api/dialects/native/routes.ts";
 import { sandbox0Routes } from "../../src/client-api/dialects/sandbox0/routes.ts";
+import { rametGroup } from "../../src/api/schema/kind.ts";
 import type { Need } from "../../src/client-api/keys/callers.ts";
 import { sampleOf } from "../setup/route-samples.ts";
 import type { RbacRule } from "../setup/until-allowed.ts";
@@ -106,6 +107,30 @@ describe("a key whose account lacks one right", () => {
     }
     expect(await seen()).toEqual(before);
   });
+});
+
+it("lets no route delete or change a named snapshot for a key that may not, whatever its name is a parameter of", async () => {
+  const verbs = ["create", "patch", "delete"];
+  const rules = verbs.reduce(
+    (left, verb) => left.flatMap((rule) => without(rule, { group: rametGroup, resource: "namedsnapshots", verb })),
+    all,
+  );
+  const key = await world.key("team-a", "reader", rules);
+  const before = await seen();
+  const changing = guarded.filter(({ method }) => method !== "GET");
+  for (const id of ["state", own.snapshotID])
+    for (const route of changing) {
+      const { path, body } = sampleOf(route, () => id);
+      const named = { ...(body as object), name: "state", template_id: "state", sandbox_id: own.sandboxID };
+      const answer = await world.call(key, route.method, path, body === undefined ? undefined : named);
+      if (/templates|rootfs-snapshots/.test(route.path)) expect([nameOf(route), answer.status]).not.toContain(200);
+      expect([nameOf(route), await seen()]).toEqual([nameOf(route), before]);
+    }
+  // The name of a snapshot of an existing sandbox.
+  const named = { name: "state" };
+  const path = `/sandboxes/${own.sandboxID}/snapshots`;
+  expect(await world.call(key, "POST", path, named)).toMatchObject({ status: 403 });
+  expect(await seen()).toEqual(before);
 });
 
 it("answers each route that is not supported with the reason", async () => {

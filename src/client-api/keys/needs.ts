@@ -22,11 +22,13 @@ export const needs = {
   enter: [{ group, resource: "sandboxes", subresource: "exec", verb: "create" }],
   capture: [onCheckpoints("create")],
   listSnapshots: [onCheckpoints("list")],
-  deleteSnapshot: [onCheckpoints("delete")],
-  deleteTemplate: [onCheckpoints("delete"), onSnapshots("delete")],
-  nameSnapshot: [onSnapshots("create")],
+  deleteCheckpoint: [onCheckpoints("delete")],
+  /** The name of a client can be that of a checkpoint or of a named snapshot. */
+  deleteSnapshot: [onCheckpoints("delete"), onSnapshots("delete")],
+  /** The name can have versions, and gets another one. */
+  nameSnapshot: [onSnapshots("create"), onSnapshots("patch")],
   /** A build runs commands in a sandbox. */
-  build: [onSnapshots("create"), onSandboxes("create")],
+  build: [onSnapshots("create"), onSnapshots("patch"), onSandboxes("create")],
   readTemplate: [onSnapshots("get")],
   listTemplates: [onSnapshots("list")],
   tagTemplate: [onSnapshots("patch")],

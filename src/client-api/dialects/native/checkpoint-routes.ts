@@ -169,7 +169,7 @@ export const checkpointRoutes: readonly NativeRoute[] = [
   }),
   route("DELETE", ofCheckpoint, {
     summary: "Deletes a checkpoint. Sandboxes that were created from it stay.",
-    needs: needs.deleteSnapshot,
+    needs: needs.deleteCheckpoint,
     answers: { 204: null },
     handle: async (native, call) =>
       deleteCheckpoint(native.service, await checkpointOf(native, call), call.signal),

@@ -79,7 +79,7 @@ export const templateRoutes: readonly Sandbox0Route[] = [
   }),
   route("DELETE", `${templates}/:template`, {
     summary: "Deletes a named snapshot with its versions. Sandboxes that were claimed from it stay.",
-    needs: needs.deleteTemplate,
+    needs: needs.deleteSnapshot,
     answers: { 200: envelope(z.object({ message: z.string() })) },
     handle: async ({ service }, { params: { template = "" }, caller: { namespace }, signal }) => {
       await deleteSnapshot(service, namespace, template, signal);
