@@ -385,6 +385,26 @@ it("bounds the output of contexts and the events of watches that their clients d
   await call(`DELETE /api/v1/sandboxes/${id}`);
 });
 
+it("creates one template for requests with the same name at the same time", async () => {
+  const id = textOf((await call("POST /api/v1/sandboxes", { template: "default" })).body.data["sandbox_id"]);
+  const create = (template: string, headers = {}) =>
+    call("POST /api/v1/templates/from-sandbox", { template_id: template, sandbox_id: id }, undefined, { headers });
+  const versions = async (name: string) => {
+    const found = await world.client.of(namedSnapshotKind).get({ namespace: world.namespace, name });
+    return found.status?.versions?.map(({ version }) => version);
+  };
+  const strangers = await Promise.all([create("once"), create("once")]);
+  expect(strangers.map(({ status }) => status).toSorted()).toEqual([202, 409]);
+  expect(await versions("once")).toEqual([1]);
+  const key = { "idempotency-key": "same" };
+  const repeats = await Promise.all([create("repeated", key), create("repeated", key)]);
+  expect(repeats.map(({ status }) => status).filter((status) => status !== 202 && status !== 409)).toEqual([]);
+  expect((await create("repeated", key)).status).toBe(202);
+  expect(await versions("repeated")).toEqual([1]);
+  for (const name of ["once", "repeated"]) await call(`DELETE /api/v1/templates/${name}`);
+  await call(`DELETE /api/v1/sandboxes/${id}`);
+});
+
 describe("requests of others", () => {
   it("answers foreign ids as ids that do not exist", async () => {
     const claimed = await call("POST /api/v1/sandboxes", { template: "default" });

@@ -31,7 +31,7 @@ const snapshot = (reason: string, id: string): NamedSnapshot =>
   });
 
 /** Waits in vain until a version of `c-1` is built: the snapshot is always as it is given. */
-async function codeOf(seen: NamedSnapshot): Promise<string> {
+async function codeOf(seen: NamedSnapshot, isNew = false): Promise<string> {
   const clock = new ManualClock();
   const patch = () => Promise.resolve(seen);
   const snapshots = {
@@ -49,7 +49,7 @@ async function codeOf(seen: NamedSnapshot): Promise<string> {
     known: { snapshot: () => seen },
     informers: { snapshots: { resource: { find: patch } } },
   };
-  const create = { owner: "t/key", timeoutMilliseconds: 10_000, signal };
+  const create = { owner: "t/key", isNew, timeoutMilliseconds: 10_000, signal };
   const named = untilVersion(parts, { checkpoint: source("s", "py"), name: "py" }, create);
   return named.then(
     () => "built",
@@ -63,6 +63,11 @@ it("fails with Conflict if the snapshot is suspended, and names this checkpoint"
 
 it("fails with Timeout if other requests replace the source until the time is over", async () => {
   expect(await codeOf(snapshot("Built", "c-2"))).toBe("Timeout");
+});
+
+it("gives no version to a snapshot that another request has created meanwhile, if it has to be new", async () => {
+  expect(await codeOf(snapshot("Built", "c-2"), true)).toBe("AlreadyExists");
+  expect(await codeOf(snapshot("Suspended", "c-1"), true)).toBe("Conflict");
 });
 
 it("deletes all sources of a snapshot that is deleted, and no others", async () => {

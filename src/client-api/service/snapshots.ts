@@ -27,6 +27,8 @@ export interface CreateSnapshot extends Wait {
   requestId?: string;
   /** A name and a tag, for a version of a named snapshot. @default a checkpoint without a name */
   name?: { name: string; tag: string };
+  /** Whether the named snapshot must not exist, also if others create it meanwhile. @default it gets another version */
+  isNew?: boolean;
   /** @default those of the sandbox */
   contents?: ("memory" | "filesystem")[];
   /** Whether to capture all volumes at the same moment. @default those of the sandbox's contents */
@@ -163,7 +165,7 @@ async function nameCheckpoint(
 export async function untilVersion(
   parts: VersionParts & Pick<ServiceParts, "clock">,
   { checkpoint, name }: { checkpoint: Checkpoint; name: string },
-  create: Pick<CreateSnapshot, "owner" | keyof Wait>,
+  create: Pick<CreateSnapshot, "owner" | "isNew" | keyof Wait>,
 ): Promise<{ built: NamedSnapshot; version: number }> {
   const { signal } = create;
   const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
@@ -198,12 +200,14 @@ interface VersionParts {
 async function requestVersion(
   { informers, known, objects: { snapshots } }: VersionParts,
   { checkpoint: { metadata, status }, name }: { checkpoint: Checkpoint; name: string },
-  { owner, signal }: Pick<CreateSnapshot, "owner" | "signal">,
+  { owner, isNew, signal }: Pick<CreateSnapshot, "owner" | "isNew" | "signal">,
 ): Promise<NamedSnapshot> {
   const at = { namespace: metadata.namespace, name };
   const existing =
     known.snapshot(`${at.namespace}/${name}`) ?? (await informers.snapshots.resource.find(at, { signal }));
   refuseOtherSources(existing);
+  if (isNew === true && existing !== undefined && existing.spec.from.checkpoint?.id !== status?.checkpointId)
+    throw new RametError("AlreadyExists", `The named snapshot ${name} exists`, { hint: "Choose another name" });
   const spec = {
     from: { checkpoint: { id: status?.checkpointId ?? "" } },
     contents: status?.ramet?.contents ?? ["memory", "filesystem"],

@@ -103,15 +103,18 @@ async function fromSandbox(sandbox0: Sandbox0, call: Call<typeof FromSandbox>) {
   const requestId = requestIdOf(caller.key, request);
   takeSnapshot(service, caller, requestId);
   const at = `${caller.namespace}/${name.name}`;
-  const found = service.known.snapshot(at);
-  const isOwn = found !== undefined && requestId !== undefined && lockOf(service, found) === requestId;
-  if (!isOwn) {
+  const isOwn = (): boolean => {
+    const found = service.known.snapshot(at);
+    return found !== undefined && requestId !== undefined && lockOf(service, found) === requestId;
+  };
+  if (!isOwn()) {
     if (
       resultOr(() => findSource(service, caller.namespace, name.name), undefined) !== undefined ||
-      found !== undefined
+      service.known.snapshot(at) !== undefined
     )
       throw new RametError("AlreadyExists", `The template ${name.name} exists`, { hint: "Choose another template_id" });
     await createSnapshot(service, sandbox, {
+      isNew: true,
       owner: caller.key,
       name,
       allowsPaused: true,
@@ -119,6 +122,9 @@ async function fromSandbox(sandbox0: Sandbox0, call: Call<typeof FromSandbox>) {
       ...defined({ description, title, requestId }),
       timeoutMilliseconds,
       signal,
+    }).catch((error: unknown) => {
+      // A repeat of the request was faster.
+      if (!isOwn()) throw error;
     });
   }
   const created = service.known.snapshot(at);
