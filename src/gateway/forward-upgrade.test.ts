@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createServer, request, type Server, ServerResponse } from "node:http";
-import { type AddressInfo, connect, createServer as createTcpServer, type Server as TcpServer, Socket } from "node:net";
+import type { Socket } from "node:net";
+import { type AddressInfo, connect, createServer as createTcpServer, type Server as TcpServer } from "node:net";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { RametError, textOfError } from "../base/errors.ts";

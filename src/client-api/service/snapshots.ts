@@ -205,9 +205,7 @@ async function requestVersion(
   const at = { namespace: metadata.namespace, name };
   const existing =
     known.snapshot(`${at.namespace}/${name}`) ?? (await informers.snapshots.resource.find(at, { signal }));
-  refuseOtherSources(existing);
-  if (isNew === true && existing !== undefined && existing.spec.from.checkpoint?.id !== status?.checkpointId)
-    throw new RametError("AlreadyExists", `The named snapshot ${name} exists`, { hint: "Choose another name" });
+  refuseOtherSources(existing, isNew === true ? status?.checkpointId : undefined);
   const spec = {
     from: { checkpoint: { id: status?.checkpointId ?? "" } },
     contents: status?.ramet?.contents ?? ["memory", "filesystem"],
@@ -229,10 +227,13 @@ async function requestVersion(
   });
 }
 
-function refuseOtherSources(existing: NamedSnapshot | undefined): void {
-  if (existing === undefined || existing.spec.from.checkpoint !== undefined) return;
-  const { name } = existing.metadata;
-  throw new RametError("AlreadyExists", `The named snapshot ${name} is built from other sources than sandboxes`, {
+/** @param only the checkpoint of a snapshot that has to be new @default any checkpoint */
+function refuseOtherSources(existing: NamedSnapshot | undefined, only?: string): void {
+  const { from } = existing?.spec ?? {};
+  if (from === undefined || (from.checkpoint !== undefined && from.checkpoint.id === (only ?? from.checkpoint.id)))
+    return;
+  const why = only === undefined ? "is built from other sources than sandboxes" : "exists";
+  throw new RametError("AlreadyExists", `The named snapshot ${existing?.metadata.name ?? ""} ${why}`, {
     hint: "Choose another name",
   });
 }
