@@ -1,4 +1,5 @@
 import {
+  Config,
   CustomResource,
   type CustomResourceOptions,
   type Input,
@@ -88,9 +89,10 @@ function hasProvider({ provider, parent }: CustomResourceOptions, className: str
   throw runError(new RametError("InvalidArgument", what, { hint: "Use a Provider of the package ramet for it" }));
 }
 
-/** Whether resources of the provider process can be children of a component. */
+/** Whether resources of the provider process are children of a component: also without a `Provider` if that process declares it. */
 export function hasRametProvider(component: Resource): boolean {
-  return component.getProvider("ramet:index:Readiness") !== undefined;
+  const isHosted = new Config("ramet").get("hosted") !== undefined;
+  return isHosted || component.getProvider("ramet:index:Readiness") !== undefined;
 }
 
 /**

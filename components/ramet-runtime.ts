@@ -125,7 +125,7 @@ export interface RametRuntimeArgs {
   transform?: { object?: (manifest: Manifest) => Manifest };
 }
 
-type PlannedMode = Exclude<RuntimeMode, "auto">;
+type PlannedMode = "install" | "adopt" | "beside";
 
 interface Found {
   mode: PlannedMode;

@@ -88,6 +88,17 @@ const programs = [
     external: ["ramet/*"],
     define: { "import.meta.dirname": "__dirname" },
   },
+  // The components for the provider process, which loads them for programs in other languages.
+  {
+    entryPoints: ["components/construct.ts"],
+    outfile: "dist/pulumi/construct.js",
+    format: "cjs",
+    packages: "external",
+    minify: true,
+    sourcemap: false,
+    legalComments: "none",
+    define: { "import.meta.dirname": "__dirname" },
+  },
   // The provider process, also for programs in other languages: it brings Pulumi's protocol with it, in one file that loads fast.
   {
     entryPoints: ["provider/plugin/main.ts"],

@@ -10,12 +10,17 @@ import { readComponents } from "./reference-types.mjs";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const path = join(root, "plugin/schema.json");
 const { version, description } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-const { resources, types } = readComponents(root, ["Readiness", "ReadinessArgs"]);
+const { resources, types } = readComponents(root, ["Readiness", "ReadinessArgs", "SnapshotStackFacts"]);
 /** The classes of resources, which no other language has as values. */
 const classes = new Set(resources.map(({ name }) => name));
-const custom = resources.filter(({ token }) => token.startsWith("pulumi-nodejs:dynamic/"));
+/** All but the provider, which a schema describes elsewhere. */
+const described = resources.filter(({ name }) => name !== "Provider");
+/** What other languages cannot pass or get: functions, and resources as values. */
+const onlyNode = new Set(["transform", "nodes"]);
 /** The object types of the schema, by name. */
 const named = {};
+/** Whether the types of a component are read. The inputs of other resources are known when their provider gets them. */
+let isComponent = false;
 
 const keywords = new Map([
   [ts.SyntaxKind.StringKeyword, { type: "string" }],
@@ -75,7 +80,9 @@ const schema = {
   ),
   config: { variables },
   provider: { inputProperties: variables },
-  resources: Object.fromEntries(custom.map((resource) => [`ramet:index:${resource.name}`, resourceSchema(resource)])),
+  resources: Object.fromEntries(
+    described.map((resource) => [`ramet:index:${resource.name}`, resourceSchema(resource)]),
+  ),
 };
 schema.types = Object.fromEntries(Object.entries(named).map(([name, type]) => [`ramet:index:${name}`, type]));
 const text = await format(JSON.stringify(schema), { parser: "json", printWidth: 120 });
@@ -92,15 +99,24 @@ else if (current !== text) {
   process.exitCode = 1;
 }
 
-function resourceSchema({ name, doc, token, outputs, ...resource }) {
-  const args = [...resource.args, ...(derived[name] ?? []).map((field) => ({ ...field, optional: true }))];
+function resourceSchema({ name, doc, token, ...resource }) {
+  isComponent = !token.startsWith("pulumi-nodejs:dynamic/");
+  const outputs = resource.outputs.filter((field) => !onlyNode.has(field.name));
+  const args = [
+    ...resource.args.filter((field) => !onlyNode.has(field.name)),
+    ...(derived[name] ?? []).map((field) => ({ ...field, optional: true, isInput: true })),
+  ];
   return {
     description: doc,
-    properties: properties(outputs, name),
+    ...(isComponent && { isComponent }),
+    properties: properties(
+      outputs.map((field) => ({ ...field, isInput: true })),
+      name,
+    ),
     required: outputs.filter(({ type }) => !type.endsWith("| undefined")).map((field) => field.name),
     inputProperties: properties(args, name),
     requiredInputs: args.filter(({ optional }) => !optional).map((field) => field.name),
-    aliases: [{ type: token }],
+    ...(!isComponent && { aliases: [{ type: token }] }),
   };
 }
 
@@ -108,7 +124,7 @@ function properties(fields, owner) {
   return Object.fromEntries(fields.map((field) => [field.name, property(field, owner)]));
 }
 
-function property({ name, type, doc, default: standard }, owner) {
+function property({ name, type, doc, default: standard, isInput = true }, owner) {
   const known = typeOf(parsed(type), owner + name[0].toUpperCase() + name.slice(1));
   const { words, ...rest } = known;
   const notes = [
@@ -117,7 +133,12 @@ function property({ name, type, doc, default: standard }, owner) {
     ...(standard === undefined ? [] : [`Default: ${standard}.`]),
   ];
   const isSecret = (owner === "ApiKey" && name === "key") || (owner === "Copy" && name === "secret");
-  return { ...rest, description: notes.filter((note) => note !== "").join(" "), ...(isSecret && { secret: true }) };
+  return {
+    ...rest,
+    description: notes.filter((note) => note !== "").join(" "),
+    ...(isSecret && { secret: true }),
+    ...(isComponent && !isInput && { plain: true }),
+  };
 }
 
 function parsed(type) {
@@ -128,7 +149,7 @@ function parsed(type) {
 
 /** The schema of a type. All numbers of the kinds are whole. @param name the name of an object type that has none */
 function typeOf(node, name) {
-  if (ts.isParenthesizedTypeNode(node)) return typeOf(node.type, name);
+  if (ts.isParenthesizedTypeNode(node) || ts.isTypeOperatorNode(node)) return typeOf(node.type, name);
   const keyword = keywords.get(node.kind);
   if (keyword !== undefined) return keyword;
   if (ts.isLiteralTypeNode(node) && ts.isStringLiteral(node.literal))
@@ -161,6 +182,9 @@ function unionOf(nodes, name) {
 
 function referenceOf(node) {
   const name = node.typeName.getText();
+  if (name === "Input") return typeOf(node.typeArguments[0], "");
+  // Parts of Pods, which the API server validates. Their own schema would need the plugin of Kubernetes.
+  if (name.startsWith("types.input.")) return { $ref: "pulumi.json#/Any" };
   if (name === "Record") {
     const { words: _, ...additionalProperties } = typeOf(node.typeArguments[1], "");
     return { type: "object", additionalProperties };

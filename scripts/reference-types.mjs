@@ -4,8 +4,8 @@ import { join } from "node:path";
 import ts from "typescript";
 
 /**
- * `isPlain`: the value must be known to the program and cannot be the output of another resource.
- * @typedef {{ name: string, type: string, optional: boolean, isPlain: boolean, doc: string, default: string | undefined }} Field
+ * `isPlain`: the value must be known to the program and cannot be the output of another resource. `isInput`: it can be one as a whole.
+ * @typedef {{ name: string, type: string, optional: boolean, isPlain: boolean, isInput: boolean, doc: string, default: string | undefined }} Field
  * @typedef {{ name: string, doc: string, file: string, constructor: string, token: string, args: Field[], outputs: Field[], types: string[] }} Resource
  * @typedef {{ name: string, doc: string, fields: Field[] | undefined, text: string, types: string[] }} NamedType
  * @typedef {{ name: string, doc: string, signatures: string[], types: string[] }} Callable
@@ -25,8 +25,13 @@ export function readComponents(root, others = []) {
   const sources = files.sort().map((file) => parse(root, file));
   const index = sources.find(({ fileName }) => fileName === "components/index.ts");
   const exported = new Set([...namesExportedBy(index), ...others]);
-  const statements = sources.flatMap((source) => source.statements);
   const handlers = globSync("provider/handlers/**/*.ts", { cwd: root }).map((file) => parse(root, file));
+  const statements = [
+    ...sources.flatMap((source) => source.statements),
+    ...handlers
+      .flatMap((source) => source.statements)
+      .filter((node) => ts.isInterfaceDeclaration(node) && others.includes(node.name.text)),
+  ];
   for (const source of [...sources, ...handlers]) {
     for (const { name, type } of source.statements.filter(ts.isTypeAliasDeclaration)) {
       const isOfWords = ts.isUnionTypeNode(type) && type.types.every(ts.isLiteralTypeNode);
@@ -133,8 +138,15 @@ function fieldOf(member) {
     type: typeText(member.type),
     optional: member.questionToken !== undefined,
     isPlain: !/\bInput<|Args\b/.test(member.type?.getText() ?? ""),
+    isInput: isInput(member.type),
     ...docOf(member),
   };
+}
+
+function isInput(node) {
+  if (node === undefined) return false;
+  if (ts.isUnionTypeNode(node)) return node.types.some(isInput);
+  return ts.isTypeReferenceNode(node) && node.typeName.getText() === "Input";
 }
 
 function typesNamedIn(node, interfaces) {

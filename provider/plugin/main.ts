@@ -21,12 +21,7 @@ function main(): void {
     link.log(visible(line), urn);
   });
   const server = new Server({ "grpc.max_receive_message_length": mostBytes, "grpc.max_send_message_length": -1 });
-  server.addService(
-    providerGrpc.ResourceProviderService,
-    providerService(operations, (address) => {
-      link.attach(address);
-    }),
-  );
+  server.addService(providerGrpc.ResourceProviderService, providerService(operations, link));
   server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, port) => {
     if (error !== null) throw error;
     process.stdout.write(`${port}\n`);
@@ -48,6 +43,8 @@ function main(): void {
 class EngineLink {
   readonly #onGone: () => void;
   #client: InstanceType<typeof engineGrpc.EngineClient> | undefined;
+  /** Of the engine. Empty until it is known. */
+  address = "";
 
   constructor(onGone: () => void) {
     this.#onGone = onGone;
@@ -55,6 +52,7 @@ class EngineLink {
 
   attach(address: string): void {
     if (this.#client !== undefined || address === "") return;
+    this.address = address;
     this.#client = new engineGrpc.EngineClient(address, credentials.createInsecure());
     this.#watch();
   }

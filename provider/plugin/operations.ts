@@ -15,6 +15,7 @@ import {
 import { holdingProperties } from "../handlers/named-snapshot/inputs.ts";
 import { defaultNamespace, withCluster } from "../handlers/open-cluster.ts";
 import { hasUnknown, unknownValue } from "../handlers/validate.ts";
+import { constructComponent, type ConstructRequest, type PackageSchema } from "./components.ts";
 import { detailedDiff } from "./detailed-diff.ts";
 import { importedInputs, ownerOfUrn, type ResourceType, resourceTypeOf } from "./resources.ts";
 import { type Received, topOf } from "./values.ts";
@@ -34,10 +35,6 @@ const schemaPath = join(import.meta.dirname, "../../plugin/schema.json");
 /** The text of the package's schema. */
 export const readSchema = (): string => readFileSync(schemaPath, "utf8");
 
-interface Schema {
-  resources: Record<string, { inputProperties: object; properties: object }>;
-}
-
 /** The settings of a provider, besides those of the environment. */
 export const providerSettings = [
   "kubeconfig",
@@ -52,7 +49,7 @@ export const providerSettings = [
 export class ProviderOperations {
   readonly #log: (line: string, urn: string) => void;
   readonly #canceled = new AbortController();
-  readonly #schema = JSON.parse(readSchema()) as Schema;
+  readonly #schema = JSON.parse(readSchema()) as PackageSchema;
   #settings: Values = {};
   #identity = clusterIdentity(this.#environment);
 
@@ -92,6 +89,11 @@ export class ProviderOperations {
     const result = await this.#derive(urn, olds, { ...news, ...(recipeHoldsSecrets && { recipeHoldsSecrets }) });
     if (result.failures.length > 0) return { inputs: values, failures: result.failures };
     return { inputs: this.#public(token, type.toSchema(result.inputs)), failures: [] };
+  }
+
+  /** @param engine its address */
+  construct(request: ConstructRequest, engine: string): ReturnType<typeof constructComponent> {
+    return constructComponent(request, { engine, schema: this.#schema, settings: this.#settings });
   }
 
   /** Undefined if a preview does not know it. */

@@ -17,6 +17,7 @@ import { RametError } from "../../src/base/errors.ts";
 import { visible } from "../../src/base/visible.ts";
 import { InitFailed } from "../handlers/follow.ts";
 import type { CheckResult } from "../handlers/handler.ts";
+import type { ConstructRequest } from "./components.ts";
 import { detailedDiff } from "./detailed-diff.ts";
 import { type ProviderOperations, readSchema, type ResourceDiff, type ResourceRequest } from "./operations.ts";
 import { received, sent, type Struct, topOf } from "./values.ts";
@@ -27,15 +28,15 @@ const alwaysSecret = ["key", "digestKey", "kubeconfig"];
 /** The methods of Pulumi's ResourceProvider. gRPC answers the others with `UNIMPLEMENTED`. */
 export function providerService(
   operations: ProviderOperations,
-  attach: (engine: string) => void,
+  link: { attach: (engine: string) => void; address: string },
 ): UntypedServiceImplementation {
   return {
     handshake: unary((request: InstanceType<typeof provider.ProviderHandshakeRequest>) => {
-      attach(request.getEngineAddress());
+      link.attach(request.getEngineAddress());
       return new provider.ProviderHandshakeResponse().setAcceptSecrets(true);
     }),
     attach: unary((request: InstanceType<typeof plugin.PluginAttach>) => {
-      attach(request.getAddress());
+      link.attach(request.getAddress());
       return new empty.Empty();
     }),
     getPluginInfo: unary(() => new plugin.PluginInfo().setVersion(packageJson.version)),
@@ -52,7 +53,7 @@ export function providerService(
     }),
     configure: unary((request: InstanceType<typeof provider.ConfigureRequest>) => {
       operations.configure(received(request.getArgs()).values);
-      return new provider.ConfigureResponse().setAcceptsecrets(true).setSupportspreview(true);
+      return new provider.ConfigureResponse().setAcceptsecrets(true).setAcceptoutputs(true).setSupportspreview(true);
     }),
     check: unary(async (request: CheckRequest) => {
       const news = received(request.getNews());
@@ -87,6 +88,7 @@ export function providerService(
       await operations.delete(requestOf(request), request.getId(), received(request.getProperties()).values);
       return new empty.Empty();
     }),
+    construct: unary((request: ConstructRequest) => operations.construct(request, link.address)),
     cancel: unary(() => {
       operations.cancel();
       return new empty.Empty();

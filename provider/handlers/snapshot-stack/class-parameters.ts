@@ -1,9 +1,12 @@
 import * as z from "zod";
 import { RametError } from "../../../src/base/errors.ts";
 
+export type Purpose = "checkpoint-retain" | "clone-delete";
 /** The purposes of a class, with its deletion policy. */
-export const purposes = { "checkpoint-retain": "Retain", "clone-delete": "Delete" } as const;
-export type Purpose = keyof typeof purposes;
+export const purposes = { "checkpoint-retain": "Retain", "clone-delete": "Delete" } as const satisfies Record<
+  Purpose,
+  string
+>;
 
 /** The name of a class, such as `ebs-checkpoint-retain`. */
 export function classNameFor({ driver, name }: { driver: string; name?: string }, purpose: Purpose): string {
