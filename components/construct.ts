@@ -5,6 +5,9 @@ import {
   DependencyProviderResource,
   DependencyResource,
   type Inputs,
+  isUnknown,
+  output,
+  isSecret,
   Output,
   runtime,
 } from "@pulumi/pulumi";
@@ -101,8 +104,8 @@ async function openProgram(request: ConstructRequest, { engine, settings }: Cons
 }
 
 /**
- * Fails with an error of an output of this call. Pulumi reports it to the process, as it ends a program, where its storage tells which
- * call it belongs to. Later errors of a call that has failed say the same again.
+ * Fails with an error of an output of this call. Pulumi reports it to the process, as it ends a program. Later errors of a call that
+ * has failed say the same again.
  */
 function failureHere(): Promise<never> {
   if (process.listenerCount("unhandledRejection", onRejection) === 0) process.on("unhandledRejection", onRejection);
@@ -112,6 +115,7 @@ function failureHere(): Promise<never> {
   return promise;
 }
 
+/** Pulumi's storage tells which call an error belongs to. @throws the error if it belongs to none, which ends the process */
 function onRejection(error: unknown): void {
   const call = globalThis.asyncLocalStorage.getStore() as Partial<Call> | undefined;
   if (call?.[rejectCall] === undefined) throw error;
@@ -120,7 +124,7 @@ function onRejection(error: unknown): void {
 
 const rejectCall = Symbol("rejectCall");
 interface Call {
-  [rejectCall]?: (error: unknown) => void;
+  [rejectCall]: (error: unknown) => void;
 }
 
 /** @throws RametError naming arguments that are missing or do not exist */
@@ -157,7 +161,7 @@ function plainly(values: object, properties: Record<string, PropertySchema>, at:
  */
 async function plainValue(value: unknown, property: PropertySchema, at: At): Promise<unknown> {
   const { schema, path } = at;
-  if (Output.isInstance(value)) return property.plain === true ? decidingValue(value, path) : value;
+  if (Output.isInstance(value) || isUnknown(value)) return property.plain === true ? decidingValue(value, path) : value;
   if (Array.isArray(value) && property.items !== undefined) {
     const { items } = property;
     return Promise.all(value.map((one, index) => plainValue(one, items, { schema, path: `${path}[${index}]` })));
@@ -167,16 +171,13 @@ async function plainValue(value: unknown, property: PropertySchema, at: At): Pro
   return plainly(value, type.properties, { schema, path: `${path}.` });
 }
 
-async function decidingValue(value: Output<unknown>, path: string): Promise<unknown> {
-  const known = await knownValue(value);
-  if (known !== undefined && !(await isSecret(value))) return known;
+async function decidingValue(value: unknown, path: string): Promise<unknown> {
+  const given: Output<unknown> = output<unknown>(value);
+  const known = await knownValue(given);
+  if (known !== undefined && !(await isSecret(given))) return known;
   const why = known === undefined ? "is not known yet" : "is a secret";
   const hint = "Use a value of the program itself: it decides what is declared. Its parts can be outputs";
   throw new RametError("InvalidArgument", `${path} ${why}`, { hint });
-}
-
-function isSecret(value: Output<unknown>): Promise<boolean> {
-  return (value as unknown as { isSecret: Promise<boolean> }).isSecret;
 }
 
 function optionsOf(request: ConstructRequest): ComponentResourceOptions {

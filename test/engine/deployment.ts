@@ -95,7 +95,7 @@ export class Deployment {
     const old = this.#before(urn, request.aliases);
     const { type, name, custom, parent, dependencies, retainOnDelete } = request;
     const base = { urn, type, name, custom, parent, dependencies, retainOnDelete, secrets, initErrors: [] };
-    const checked = provider === undefined ? inputs : await provider.check(old?.inputs ?? {}, inputs);
+    const checked = provider === undefined ? inputs : await provider.check(old?.inputs ?? {}, inputs, urn);
     await this.#options.analyze({ urn, type, name, inputs: checked });
     if (provider === undefined)
       return this.#applyWithoutProvider({ ...base, id: old?.id ?? "", inputs, outputs: inputs }, old);

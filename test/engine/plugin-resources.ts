@@ -1,3 +1,4 @@
+import type { Registered } from "./deployment.ts";
 import { plain, ProviderPlugin } from "./provider-plugin.ts";
 import type { Difference, ResourceProvider } from "./resource-provider.ts";
 import type { Values } from "./values.ts";
@@ -9,7 +10,22 @@ export interface PluginOptions {
   onLine: (line: string) => void;
 }
 
-/** Resources of Ramet's provider process, which starts when the program registers its `Provider`. A program has one. */
+/** A component that a program in another language declares. */
+export interface ConstructCall {
+  type: string;
+  name: string;
+  parent: string;
+  inputs: Values;
+  dependencies: string[];
+  project: string;
+  stack: string;
+  preview: boolean;
+}
+
+/**
+ * Resources of Ramet's provider process. It starts when the program registers its `Provider`, of which a program has one, or its first
+ * resource without one.
+ */
 export class PluginResources {
   readonly #options: PluginOptions;
   #started: Promise<ProviderPlugin> | undefined;
@@ -21,10 +37,8 @@ export class PluginResources {
   /** The provider as a resource of the program. */
   get settings(): ResourceProvider {
     const configure = async (settings: Values): Promise<Values> => {
-      this.#started ??= ProviderPlugin.start(this.#options.environment, settings);
-      const plugin = await this.#started;
-      plugin.onLine = this.#options.onLine;
-      await plugin.configure(settings);
+      this.#started ??= this.#start(settings);
+      await (await this.#started).configure(settings);
       return settings;
     };
     return {
@@ -47,7 +61,7 @@ export class PluginResources {
     const urnOf = ({ name }: Values): string =>
       `urn:pulumi:${this.#options.stack}::${this.#options.project}::${type}::${String(name)}`;
     return {
-      check: async (olds, news) => plain(await (await this.#plugin).check(urnOf(news), news, olds)),
+      check: async (olds, news, urn) => plain(await (await this.#plugin).check(urn, news, olds)),
       diff: async (id, old, news): Promise<Difference> => {
         const found = await (await this.#plugin).diff(urnOf(news), { id, ...old }, news);
         return { ...found, deleteBeforeReplace: false };
@@ -68,12 +82,23 @@ export class PluginResources {
     };
   }
 
+  /** Registers a component with all that belongs to it. @param monitor the address to which the provider process registers them */
+  async construct(call: ConstructCall, monitor: string): Promise<Registered> {
+    return (await this.#plugin).construct(call, monitor);
+  }
+
   async stop(): Promise<void> {
     await (await this.#started)?.stop();
   }
 
   get #plugin(): Promise<ProviderPlugin> {
-    if (this.#started === undefined) throw new Error("the program has registered no Provider of ramet");
+    this.#started ??= this.#start();
     return this.#started;
+  }
+
+  async #start(settings: Values = {}): Promise<ProviderPlugin> {
+    const plugin = await ProviderPlugin.start(this.#options.environment, settings);
+    plugin.onLine = this.#options.onLine;
+    return plugin;
   }
 }

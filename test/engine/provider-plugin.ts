@@ -9,11 +9,13 @@ import {
   type UntypedServiceImplementation,
 } from "@grpc/grpc-js";
 import engineGrpc from "@pulumi/pulumi/proto/engine_grpc_pb.js";
-import type engine from "@pulumi/pulumi/proto/engine_pb.js";
+import engine from "@pulumi/pulumi/proto/engine_pb.js";
 import providerGrpc from "@pulumi/pulumi/proto/provider_grpc_pb.js";
 import provider from "@pulumi/pulumi/proto/provider_pb.js";
 import empty from "google-protobuf/google/protobuf/empty_pb.js";
+import type { Registered } from "./deployment.ts";
 import { answer, toStruct, toValues } from "./dynamic-provider-process.ts";
+import type { ConstructCall } from "./plugin-resources.ts";
 import { startPulumiProcess } from "./pulumi-process.ts";
 import { type Values, unmarked } from "./values.ts";
 
@@ -157,6 +159,29 @@ export class ProviderPlugin {
     await answer((done) => this.client.delete(request, done));
   }
 
+  /** @param monitor the address of the engine's monitor */
+  async construct(
+    { type, name, parent, inputs, dependencies, ...program }: ConstructCall,
+    monitor: string,
+  ): Promise<Registered> {
+    const request = new provider.ConstructRequest()
+      .setType(type)
+      .setName(name)
+      .setParent(parent)
+      .setInputs(toStruct(inputs))
+      .setDependenciesList(dependencies)
+      .setProject(program.project)
+      .setStack(program.stack)
+      .setOrganization("organization")
+      .setDryrun(program.preview)
+      .setParallel(16)
+      .setMonitorendpoint(monitor);
+    const response = await answer<InstanceType<typeof provider.ConstructResponse>>((done) =>
+      this.client.construct(request, done),
+    );
+    return { urn: response.getUrn(), id: "", outputs: toValues(response.getState()) };
+  }
+
   async cancel(): Promise<void> {
     await answer((done) => this.client.cancel(new empty.Empty(), done));
   }
@@ -205,7 +230,7 @@ async function serveEngine(log: (urn: string, text: string) => void): Promise<{ 
       { request }: { request: InstanceType<typeof engine.LogRequest> },
       done: (error: ServiceError | null, response: InstanceType<typeof empty.Empty>) => void,
     ) => {
-      log(request.getUrn(), request.getMessage());
+      if (request.getSeverity() !== engine.LogSeverity.DEBUG) log(request.getUrn(), request.getMessage());
       done(null, new empty.Empty());
     },
   };

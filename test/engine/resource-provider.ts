@@ -3,7 +3,7 @@ import type { Values } from "./values.ts";
 /** Applies resources of one kind. */
 export interface ResourceProvider {
   /** @throws Error with the problems of the inputs */
-  check(olds: Values, news: Values): Promise<Values>;
+  check(olds: Values, news: Values, urn: string): Promise<Values>;
   diff(id: string, old: { inputs: Values; outputs: Values }, news: Values): Promise<Difference>;
   /** @throws InitError if the resource was created but not initialized */
   create(inputs: Values): Promise<{ id: string; outputs: Values }>;

@@ -13,6 +13,7 @@ import { runProgram } from "./program-process.ts";
 import { PluginResources } from "./plugin-resources.ts";
 import type { ResourceProvider } from "./resource-provider.ts";
 import { StateFile } from "./state-file.ts";
+import { readYamlProgram, runYamlProgram } from "./yaml-program.ts";
 
 /**
  * A stand-in for `pulumi preview`, `up`, `refresh` and `destroy`. The README in this directory lists what it does not prove. Each
@@ -76,7 +77,7 @@ export class StandInEngine implements Engine {
       secretKeys = [],
       typescript = false,
     } = this.#options;
-    return this.#session(preview, async (deployment, { onLine, ended }) => {
+    return this.#session(preview, async (deployment, { onLine, ended, construct }) => {
       const failed = new AbortController();
       ended.addEventListener("abort", () => {
         failed.abort();
@@ -90,6 +91,13 @@ export class StandInEngine implements Engine {
       const monitor = await serveMonitor({ deployment, onLine, onFailure });
       const { address } = monitor;
       try {
+        const yaml = await readYamlProgram(directory);
+        if (yaml !== undefined) {
+          const run = { deployment, project, stack, preview };
+          await runYamlProgram(yaml, { ...run, construct: (call) => construct(call, address) });
+          await deployment.deleteOthers();
+          return true;
+        }
         const { exitCode } = await runProgram({
           directory,
           project,
@@ -164,10 +172,13 @@ export class StandInEngine implements Engine {
     signal?.addEventListener("abort", interrupt);
     if (signal?.aborted === true) interrupt();
     try {
-      const worked = work(deployment, { state, providerOf, onLine, ended: ended.signal }).catch((error: unknown) => {
-        onLine(error instanceof Error ? error.message : String(error));
-        return false;
-      });
+      const construct: Session["construct"] = (call, monitor) => plugin.construct(call, monitor);
+      const worked = work(deployment, { state, providerOf, onLine, ended: ended.signal, construct }).catch(
+        (error: unknown) => {
+          onLine(error instanceof Error ? error.message : String(error));
+          return false;
+        },
+      );
       const succeeded = await Promise.race([worked, interrupted(ended.signal)]);
       const { steps, outputs } = deployment;
       return {
@@ -223,4 +234,6 @@ interface Session {
   onLine: (line: string) => void;
   /** Aborted when the work is interrupted. */
   ended: AbortSignal;
+  /** Registers a component of a program in another language. */
+  construct: PluginResources["construct"];
 }

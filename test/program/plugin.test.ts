@@ -1,10 +1,11 @@
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
@@ -269,6 +270,65 @@ it("serves a program in TypeScript with a Provider, which takes over its state o
     expect(await engine.up()).toMatchObject({ succeeded: true, text: "" });
     expect(await engine.destroy()).toMatchObject({ succeeded: true });
     expect(await client.of(namedSnapshotKind).find({ namespace, name: "own-data" })).toBeUndefined();
+  } finally {
+    await world.remove();
+  }
+});
+
+it("declares the components of the example in YAML, which waits for its pool", async () => {
+  const world = await openProgram("examples/yaml", { kubeconfig: cluster.directory.kubeconfig });
+  try {
+    const preview = await world.engine.preview();
+    expect(preview).toMatchObject({ succeeded: true, outputs: { reference: unknown } });
+    const up = await world.engine.up();
+    expect(up).toMatchObject({ succeeded: true, outputs: { reference: "python-data@1" } });
+    const made = up.steps.map(({ type, name }) => `${name} ${type}`);
+    expect(made.toSorted()).toEqual([
+      "pool kubernetes:agents.kruise.io/v1alpha1:SandboxSet",
+      "pool ramet:index:SandboxSet",
+      "pool-ready ramet:index:Readiness",
+      "program-test pulumi:pulumi:Stack",
+      "python kubernetes:agents.kruise.io/v1alpha1:SandboxTemplate",
+      "python ramet:index:SandboxTemplate",
+      "python-data ramet:index:NamedSnapshot",
+    ]);
+    expect((await client.of(sandboxSetKind).get({ namespace, name: "pool" })).status).toMatchObject({
+      availableReplicas: 2,
+    });
+    expect(await world.engine.up()).toMatchObject({ succeeded: true, text: "" });
+    expect(await world.engine.destroy()).toMatchObject({ succeeded: true });
+  } finally {
+    await world.remove();
+  }
+});
+
+it.each([
+  [
+    "ramet:SandboxTemplate",
+    { image: "python", mounts: { "/data": {} } },
+    /The mount \/data has no volume\. Set exactly one/,
+  ],
+  [
+    "ramet:SandboxTemplate",
+    { imagee: "a" },
+    /imagee is not an argument of .*, and the argument image of .* is missing \[Inv/,
+  ],
+  [
+    "ramet:RametRuntime",
+    { mode: "${other.key}" },
+    /runtime: mode is not known yet\. Use a value of the program itself/,
+  ],
+  ["ramet:RametRuntime", { mode: "install" }, /controllers already run in this cluster.* \[AlreadyExists\]/],
+])("refuses in a preview, with the error of programs in TypeScript: %s %j", async (type, properties, message) => {
+  const world = await openProgram("examples/yaml", { kubeconfig: cluster.directory.kubeconfig });
+  const other = { type: "ramet:ApiKey", properties: { serviceAccountName: "default" } };
+  const resources = { other, runtime: { type, properties } };
+  await writeFile(join(world.program, "Pulumi.yaml"), JSON.stringify({ name: "bad", runtime: "yaml", resources }));
+  try {
+    expect(await world.engine.preview()).toMatchObject({
+      succeeded: false,
+      text: expect.stringMatching(message) as string,
+    });
   } finally {
     await world.remove();
   }

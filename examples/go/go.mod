@@ -1,0 +1,3 @@
+module ramet-go
+
+go 1.25
