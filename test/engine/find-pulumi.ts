@@ -28,7 +28,7 @@ export async function hasKubernetesPlugin(): Promise<boolean> {
 
 export const kubernetesPlugin = "pulumi-resource-kubernetes";
 
-async function isOnPath(command: string): Promise<boolean> {
+export async function isOnPath(command: string): Promise<boolean> {
   const directories = (process.env["PATH"] ?? "").split(delimiter);
   const checks = directories.map((directory) =>
     access(join(directory, command), constants.X_OK).then(

@@ -16,7 +16,9 @@ export default defineConfig(async () => {
       include: [
         "test/pulumi/needs.test.ts",
         ...(isThere ? ["test/pulumi/interrupted.test.ts"] : []),
-        ...(missing.length === 0 ? ["test/pulumi/root-project.test.ts", ...programs.map(testOf)] : []),
+        ...(missing.length === 0
+          ? ["test/pulumi/root-project.test.ts", "test/pulumi/other-languages.test.ts", ...programs.map(testOf)]
+          : []),
       ],
       env: { RAMET_TEST_ENGINE: "pulumi" },
       globalSetup: isThere ? ["test/setup/tools.ts", "test/setup/built-package.ts"] : [],
