@@ -27,7 +27,7 @@ afterAll(async () => {
   await rm(home, { recursive: true, force: true });
 });
 
-it.each(["yaml", "python"])("previews, applies and destroys the example in %s", async (language, context) => {
+it.for(["yaml", "python"])("previews, applies and destroys the example in %s", async (language, context) => {
   const host = `pulumi-language-${language}`;
   if (!(await isOnPath(host))) context.skip(`The example in ${language} is not run, because the PATH lacks ${host}`);
   const program = join(home, language);
