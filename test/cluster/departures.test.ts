@@ -175,7 +175,9 @@ it("captures sandboxes whose Pods are evicted together, at most four of a node a
 it("pauses an evicted sandbox immediately if all other nodes have another architecture, and continues it when its own stays", async () => {
   const nodeSelector = { "kubernetes.io/arch": "arm64" };
   await nodes.add("arm", { labels: nodeSelector });
-  await create("arm", { more: { nodeSelector } });
+  // Only Pods that tolerate it notice when this node stays.
+  await nodes.taint("arm", "dedicated");
+  await create("arm", { more: { nodeSelector, tolerations: [{ key: "dedicated", operator: "Exists" }] } });
   await nodes.cordon("arm", true);
   await announceEviction("arm");
   const { status } = await cluster.sandbox("t/arm", (one) => noTargetOf(one)?.retryAt !== undefined);

@@ -212,6 +212,7 @@ const RametSandboxStatus = z.object({
       cause: openString(disruptionCauses).describe("Why it needs another node."),
       at: Time.describe("When the controllers noticed it."),
       message: z.string().describe("Why no other node takes the sandbox."),
+      pausedAt: Time.optional().describe("Paused: when its last Pod was given up."),
       retryAt: Time.optional().describe(
         "Paused: when its next Pod is created, unless a node is added or stays before.",
       ),

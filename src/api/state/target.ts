@@ -18,6 +18,8 @@ export type Amounts = Readonly<Record<string, number>>;
 /** Where a Pod can run. */
 export interface Placement {
   nodeName: string;
+  /** The node whose CPU its memory needs. @default `nodeName` */
+  cpuOf?: string;
   /** The labels of its present node. */
   nodeLabels: Readonly<Record<string, string>>;
   tolerations: readonly Toleration[];
@@ -56,20 +58,24 @@ export function misfit(place: Placement, node: TargetNode, hasCpu: boolean | und
   return isEnough ? undefined : "resources";
 }
 
+/** `isNew`: it may not have told of its volumes and devices yet. */
+export type NextNode = TargetNode & { lacksCpu: boolean; isNew: boolean };
+
 /**
  * Why the node cannot take the Pod however empty it gets. Undefined: it may, or only the labels of another node are asked for, which an
  * autoscaler may add.
  */
 export function lastingMisfit(
   { tolerations, nodeSelector, terms: [, ...ofVolumes], requests }: Placement,
-  { lacksCpu, ...node }: TargetNode & { lacksCpu: boolean },
+  { lacksCpu, isNew, ...node }: NextNode,
 ): Misfit | undefined {
   const { name, labels = {} } = node.metadata;
   if (!node.isReady || !acceptsPods(node, tolerations)) return "unschedulable";
-  if (!ofVolumes.every((terms) => terms.some((term) => isSelected(term, name, labels)))) return "volumes";
   const architecture = nodeSelector[architectureLabel];
   if (architecture !== undefined && labels[architectureLabel] !== architecture) return "architecture";
   if (lacksCpu) return "cpu";
+  if (isNew) return undefined;
+  if (!ofVolumes.every((terms) => terms.some((term) => isSelected(term, name, labels)))) return "volumes";
   const lacksDevice = ([key, amount]: [string, number]) => key.includes("/") && amount > (node.free[key] ?? 0);
   return Object.entries(requests).some(lacksDevice) ? "devices" : undefined;
 }

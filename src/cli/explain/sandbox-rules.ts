@@ -49,7 +49,7 @@ function paused({ sandbox }: SandboxFacts): Found | undefined {
       cause: `Its Pod was ended (${disruption?.cause}), and no other node takes it: ${noTarget.message}`,
       reason: "NoTarget",
       since: noTarget.at,
-      retry: `Another Pod is created at ${noTarget.retryAt}, or as soon as a node is added, uncordoned or Ready again`,
+      retry: `Another Pod is created at ${noTarget.retryAt}, or as soon as another node may take it`,
       action: "Add a node that takes it. Its state is kept",
     };
   if (spec.paused !== true) {

@@ -67,6 +67,7 @@ function world(atOnce?: number) {
   const [nodes, pods, sandboxes] = [store<Node>(), store<Pod>(), store<Sandbox>()];
   let [compared, reads, isRefused] = [0, 0, false];
   const others = new Map<string, Amounts>();
+  const asked: string[] = [];
   const departures = new Departures({
     termsOfVolumes: () => Promise.resolve([[NodeTerm.parse({ matchExpressions: [zone] })]]),
     requestsOfOthers: () => {
@@ -76,7 +77,8 @@ function world(atOnce?: number) {
     nodes: { store: nodes },
     informers: { pods: { store: pods }, sandboxes: { store: sandboxes } } as unknown as Informers,
     nodeCpus: {
-      covers: () => {
+      covers: (from) => {
+        asked.push(from.metadata.name);
         compared += 1;
         return undefined;
       },
@@ -106,6 +108,7 @@ function world(atOnce?: number) {
     sandboxes,
     departures,
     changed,
+    asked,
     run,
     of,
     read,
@@ -377,6 +380,34 @@ describe("a node that the scheduler may choose again", () => {
   });
 });
 
+it("does not count a captured sandbox that waits for a node, or that its user has paused", async () => {
+  const { run, sandboxes, nodes, of } = world(1);
+  nodes.put(node("old", { unschedulable: true }));
+  run("a");
+  const [pausedAt, retryAt] = [60_000, 120_000].map((later) => new Date(start.getTime() + later).toISOString());
+  const noTarget = { cause: "Evicted", at: start.toISOString(), message: "none", pausedAt, retryAt };
+  const { status, ...rest } = sandbox("b", { phase: "Paused", disruption: underWay });
+  sandboxes.put({ ...rest, status });
+  expect(await of("a")).toMatchObject({ turn: "later" });
+  sandboxes.put({ ...rest, metadata: metadata("b"), status: { ...status, ramet: { ...status?.ramet, noTarget } } });
+  expect(await of("a")).toMatchObject({ turn: "now" });
+  sandboxes.put(sandbox("b", { phase: "Paused", disruption: underWay, spec: { paused: true } }));
+  expect(await of("a")).toMatchObject({ turn: "now" });
+});
+
+it("keeps room for a captured sandbox on nodes with the CPU of the node that it has left", async () => {
+  const { run, pods, sandboxes, nodes, of, asked } = world();
+  nodes.put(node("old", { unschedulable: true }));
+  run("a");
+  run("b", { phase: "Paused", disruption: underWay });
+  pods.remove(pods.get("t/b")!, true);
+  sandboxes.put(sandbox("b", { phase: "Paused", disruption: underWay }));
+  asked.length = 0;
+  await of("a");
+  // Each of both sandboxes is compared with each node.
+  expect(asked).toEqual(["old", "old", "old", "old"]);
+});
+
 it("resumes a sandbox that no node took when a node is added, uncordoned or ready again, and after some minutes", async () => {
   const { clock, nodes, sandboxes, read } = world();
   const waiting = (seconds: number) => {
@@ -397,6 +428,20 @@ it("resumes a sandbox that no node took when a node is added, uncordoned or read
     () => {
       nodes.put(notReady("new"));
       nodes.put(node("new"));
+    },
+    () => {
+      nodes.put(node("taken", { taints: [{ key: "dedicated", value: "agents", effect: "NoExecute" }] }));
+    },
+    () => {
+      nodes.put(node("taken", { taints: [] }));
+    },
+    () => {
+      const { status, ...rest } = node("new");
+      nodes.put({ ...rest, status: { ...status, allocatable: { ...status.allocatable, "nvidia.com/gpu": "1" } } });
+    },
+    () => {
+      const { metadata: own, ...rest } = node("new");
+      nodes.put({ ...rest, metadata: { ...own, labels: { "topology.ebs.csi.aws.com/zone": "a" } } });
     },
     () => {
       clock.advance(600_000);

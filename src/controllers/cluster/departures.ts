@@ -27,7 +27,9 @@ import {
   isCaptured,
   isGained,
   orderOf,
+  placeOfMoving,
   podOrLast,
+  takesTurn,
   targetOf,
 } from "./move-facts.ts";
 import { isUnderWay } from "./pause-checkpoint.ts";
@@ -51,8 +53,7 @@ interface DeparturesOptions {
 export type Departure = Turn & { cause?: DisruptionCause; mark?: string };
 
 const waits: Departure = { turn: "later" };
-/** A move that takes longer, or that has not begun after its turn, keeps no other one waiting. */
-const longestMoveMilliseconds = 300_000;
+/** A move that has not begun after its turn keeps no other one waiting. */
 const beginMilliseconds = 30_000;
 /** After a move, and after a capture that has failed. */
 const againMilliseconds = 60_000;
@@ -232,7 +233,10 @@ export class Departures {
     const found = all.flatMap(({ uid, candidate }) => (candidate === undefined ? [] : [{ uid, candidate }]));
     const turns = planMoves({
       candidates: found.map(({ candidate }) => candidate),
-      moving: found.length === 0 ? [] : this.#underWay().map((one) => ({ ...one, place: this.#placeOf(one) })),
+      moving:
+        found.length === 0
+          ? []
+          : this.#underWay().map((one) => ({ ...one, place: placeOfMoving(one, this.#options.nodes) })),
       nodes: found.length === 0 ? [] : this.#targets(),
       atOnce,
       hasCpu: this.#hasCpu(),
@@ -301,18 +305,15 @@ export class Departures {
 
   /** Without those that wait for a node or take too long. `pod`: what will be on another node. */
   #underWay(): (Moving & { pod?: Pod })[] {
-    return this.#moving("moving").flatMap(({ metadata, status }) => {
-      const { phase, podInfo: { nodeName = "" } = {}, ramet } = status ?? {};
-      if (!this.#isSince(ramet?.disruption?.at, longestMoveMilliseconds)) return [];
+    const now = this.#options.clock.now().getTime();
+    const all = this.#moving("moving").filter((one) => takesTurn(one, now, this.#gainedAt));
+    return all.flatMap(({ metadata, status }) => {
+      const { phase, podInfo: { nodeName = "" } = {} } = status ?? {};
       const moving = { namespace: metadata.namespace, nodeName, isResuming: phase === "Resuming" };
       const pod = this.#podOrLast(keyOf(metadata));
       if (pod === undefined || (moving.isResuming && pod.spec.nodeName !== undefined)) return [moving];
       return moving.isResuming && unscheduledWords(pod) !== undefined ? [] : [{ ...moving, pod }];
     });
-  }
-
-  #placeOf({ pod, nodeName }: { pod?: Pod; nodeName: string }): Placement | undefined {
-    return pod && placementOf(pod, this.#options.nodes.store.get(nodeName)?.metadata.labels ?? {});
   }
 
   #requestsOf(pod: Pod): Amounts {

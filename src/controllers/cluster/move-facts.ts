@@ -1,13 +1,24 @@
+import { isDeepStrictEqual } from "node:util";
 import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { Pod } from "../../api/schema/pod.ts";
-import { acceptsPods, isNodeReady, leavingNode } from "../../api/state/node.ts";
-import { added, type Amounts, amountsOf, requestsOf, type TargetNode, without } from "../../api/state/target.ts";
+import { isNodeReady, leavingNode, type Taint } from "../../api/state/node.ts";
+import {
+  added,
+  type Amounts,
+  amountsOf,
+  type Placement,
+  placementOf,
+  requestsOf,
+  type TargetNode,
+  without,
+} from "../../api/state/target.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
+import type { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { Change } from "../../kube/store.ts";
 import type { Node } from "../nodes/nodes.ts";
@@ -46,20 +57,52 @@ export function isCaptured({ spec, status }: Sandbox): boolean {
   return status?.phase === "Paused" && spec.paused !== true && isUnderWay(status.ramet?.disruption);
 }
 
+/** So long, a Pod shows an autoscaler that a node is missing, and a new node may not have told all of its labels and devices. */
+export const pendingMilliseconds = 300_000;
 /** After a Pod that no node took, a sandbox waits so long for its next one. */
 export const noTargetMilliseconds = 600_000;
+/** After one that no node could take, which shows only the next one to an autoscaler. */
+export const firstNoTargetMilliseconds = 60_000;
 
 /** Whether a captured sandbox waits for a node. @param gainedAt when the cluster last had another node for Pods */
 export function awaitsNode({ status }: Sandbox, now: number, gainedAt: number): boolean {
-  const retryAt = Date.parse(status?.ramet?.noTarget?.retryAt ?? "");
-  return now < retryAt && gainedAt < retryAt - noTargetMilliseconds;
+  const { retryAt = "", pausedAt } = status?.ramet?.noTarget ?? {};
+  const retries = Date.parse(retryAt);
+  const since = pausedAt === undefined ? retries - noTargetMilliseconds : Date.parse(pausedAt);
+  return now < retries && gainedAt < since;
 }
 
-/** Whether a node takes Pods that did not do so before, as one that is added, uncordoned or ready again. */
+/** A move that takes longer keeps no other one waiting. */
+const longestMoveMilliseconds = 300_000;
+
+/** Whether a sandbox that moves has its turn: without those that are paused by their users, wait for a node, or take too long. */
+export function takesTurn(sandbox: Sandbox, now: number, gainedAt: number): boolean {
+  const { spec, status } = sandbox;
+  const staysPaused = status?.phase === "Paused" && (spec.paused === true || awaitsNode(sandbox, now, gainedAt));
+  return !staysPaused && now < Date.parse(status?.ramet?.disruption?.at ?? "") + longestMoveMilliseconds;
+}
+
+/**
+ * Whether a node may take Pods that it did not take before: it is added, uncordoned or ready again, or it got labels, devices or room,
+ * as from the drivers that start on a new node, or lost a taint. Sandboxes may tolerate those that it has: a try in vain costs a Pod.
+ */
 export function isGained(change: Change<Node>): boolean {
-  const takesPods = (node: Node) => isNodeReady(node) && acceptsPods(node, []);
+  if (change.type === "deleted" || !isOpen(change.object)) return false;
+  return change.type === "added" || !isOpen(change.previous) || offersMore(change.object, change.previous);
+}
+
+function isOpen({ metadata, spec, status }: Node): boolean {
+  return isNodeReady({ status }) && spec.unschedulable !== true && metadata.deletionTimestamp === undefined;
+}
+
+function offersMore(node: Node, before: Node): boolean {
+  const had = amountsOf(before.status.allocatable ?? {});
+  const isMore = ([key, amount]: [string, number]) => amount > (had[key] ?? 0);
+  const isKept = (taint: Taint) => node.spec.taints?.some((one) => isDeepStrictEqual(one, taint)) === true;
   return (
-    change.type !== "deleted" && takesPods(change.object) && !(change.type === "updated" && takesPods(change.previous))
+    !isDeepStrictEqual(node.metadata.labels, before.metadata.labels) ||
+    before.spec.taints?.every(isKept) === false ||
+    Object.entries(amountsOf(node.status.allocatable ?? {})).some(isMore)
   );
 }
 
@@ -128,6 +171,14 @@ export function podOrLast({ pods, sandboxes }: Pick<Informers, "pods" | "sandbox
     if (type === "deleted") last.delete(keyOf(object.metadata));
   });
   return (key: string): Pod | undefined => pods.store.get(key) ?? last.get(key);
+}
+
+/** Where a captured sandbox continues. Its memory needs a CPU like that of its last node. */
+export function placeOfMoving(
+  { pod, nodeName }: { pod?: Pod; nodeName: string },
+  nodes: Pick<Informer<Node>, "store">,
+): Placement | undefined {
+  return pod && { ...placementOf(pod, nodes.store.get(nodeName)?.metadata.labels ?? {}), cpuOf: nodeName };
 }
 
 /** The priority is that of its Pod. */

@@ -280,10 +280,10 @@ describe("the captures of sandboxes whose Pods are ended", () => {
 describe("a Pod that the scheduler cannot place", () => {
   const [gpu, zone] = ["nvidia.com/gpu", { key: "zone", operator: "In", values: ["a"] }];
   const next = (rest: Partial<Placement> = {}): Placement => ({ ...place(""), nodeLabels: {}, ...rest });
-  const fits = (rest: Partial<Placement>, lacksCpu = false) =>
+  const fits = (rest: Partial<Placement>, lacksCpu = false, isNew = false) =>
     fitsNowhere(
       next(rest),
-      [cordoned, node("new", 0)].map((one) => ({ ...one, lacksCpu })),
+      [cordoned, node("new", 0)].map((one) => ({ ...one, lacksCpu, isNew })),
     );
 
   it.each<[string, Partial<Placement>, boolean]>([
@@ -298,6 +298,14 @@ describe("a Pod that the scheduler cannot place", () => {
   it("may fit if room or a node with its labels is missing, or no node accepts Pods", () => {
     expect(fits({ requests: { memory: 1_000 } })).toBeUndefined();
     expect(fits({ nodeSelector: { pool: "a" } })).toBeUndefined();
-    expect(fitsNowhere(next({ requests: { [gpu]: 1 } }), [{ ...cordoned, lacksCpu: false }])).toBeUndefined();
+    expect(
+      fitsNowhere(next({ requests: { [gpu]: 1 } }), [{ ...cordoned, lacksCpu: false, isNew: false }]),
+    ).toBeUndefined();
+  });
+
+  it("may fit a new node, whose drivers have not told of its volumes and devices yet", () => {
+    expect(fits({ requests: { [gpu]: 1 } }, false, true)).toBeUndefined();
+    expect(fits({ terms: [[], [{ matchExpressions: [zone], matchFields: [] }]] }, false, true)).toBeUndefined();
+    expect(fits({ nodeSelector: { "kubernetes.io/arch": "arm64" } }, false, true)).toContain("architecture");
   });
 });

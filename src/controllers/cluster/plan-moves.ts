@@ -4,6 +4,7 @@ import {
   misfit,
   type Misfit,
   misfits,
+  type NextNode,
   type Placement,
   type TargetNode,
   without,
@@ -161,7 +162,7 @@ function targetsIn({ nodes, hasCpu }: Moves) {
     for (const node of nodes) {
       const { name } = node.metadata;
       const now = { ...node, free: left.get(name) ?? {} };
-      const why = misfit(place, now, hasCpu(place.nodeName, name));
+      const why = misfit(place, now, hasCpu(place.cpuOf ?? place.nodeName, name));
       if (why !== undefined) found.set(why, (found.get(why) ?? 0) + 1);
       else if (best === undefined || (now.free["memory"] ?? 0) > (best.free["memory"] ?? 0)) best = now;
     }
@@ -176,10 +177,7 @@ function targetsIn({ nodes, hasCpu }: Moves) {
  * Why no node can take a Pod however empty the nodes get. Undefined: one may, or none takes any Pod.
  * @param nodes with all that is free if nothing runs there
  */
-export function fitsNowhere(
-  place: Placement,
-  nodes: readonly (TargetNode & { lacksCpu: boolean })[],
-): string | undefined {
+export function fitsNowhere(place: Placement, nodes: readonly NextNode[]): string | undefined {
   const found = new Map<Misfit, number>();
   for (const node of nodes) {
     const why = lastingMisfit(place, node);

@@ -24,17 +24,17 @@ it("reads why a cell failed from the message that it left on a kubelet's node", 
 });
 
 it.each([
-  ["Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "],
-  ['Container sandbox exceeded its local ephemeral storage limit "1Gi". '],
-  ['Usage of EmptyDir volume "ramet-files" exceeds the limit "1Gi". '],
-])("says that a limit of disk has ended it, and what to do: %s", (message) => {
+  ["Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ", "the limit of ephemeral-storage"],
+  ['Container sandbox exceeded its local ephemeral storage limit "1Gi". ', "the limit of ephemeral-storage"],
+  ['Usage of EmptyDir volume "shared" exceeds the limit "1Gi". ', "sizeLimit of this volume"],
+])("says that a limit of disk has ended it, and what to do: %s", (message, limit) => {
   const pod = failedPod("the cell was stopped");
   const evicted = (words: string) =>
     endProblem({ ...pod, status: { ...pod.status, reason: "Evicted", message: words } });
   expect(evicted(message)).toEqual({
     code: "Evicted",
     cause: `It used more disk than its Pod's limit allows, and the node has ended it without a capture: ${message.slice(0, -2)}`,
-    hint: containing("Raise the limit of ephemeral-storage in the template"),
+    hint: containing(`Raise ${limit} in the template`),
   });
   expect(evicted("The node was low on resource: memory.").hint ?? "").not.toContain("ephemeral-storage");
 });

@@ -191,10 +191,11 @@ export function endProblem(pod: Pod): Problem {
 export function exceededStorage({ status: { reason, message = "" } = {} }: Pick<Pod, "status">) {
   if (reason !== "Evicted" || !storageLimit.test(message)) return undefined;
   const words = message.trim().replace(/\.$/, "");
+  const limit = words.includes("EmptyDir") ? "sizeLimit of this volume" : "the limit of ephemeral-storage";
   return {
     code: reason,
     cause: `It used more disk than its Pod's limit allows, and the node has ended it without a capture: ${words}`,
-    hint: "Raise the limit of ephemeral-storage in the template, or delete files earlier",
+    hint: `Raise ${limit} in the template, or delete files earlier`,
   } satisfies Problem;
 }
 

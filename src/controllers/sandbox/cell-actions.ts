@@ -82,6 +82,7 @@ function startSandbox(
   calls.start(sandbox, pod, "start", async (signal) => {
     const target = await runtime.identified(sandboxRef(sandbox, pod), signal);
     const startingPod = formerPods.starts(sandbox, target, pod.spec.nodeName);
+    signal.throwIfAborted();
     if (startingPod !== undefined) await recordStart(sandbox, startingPod, dependencies);
     await giveFirstCredentials(sandbox, { target, template, signal }, dependencies);
     const started = await (source === undefined || !startsSandbox(source.parts)
@@ -109,7 +110,8 @@ async function recordStart(
 ): Promise<void> {
   const cached = cache.sandbox(keyOf(metadata));
   const sandbox = cached && sandboxWrites.latest(cached);
-  if (sandbox?.metadata.uid !== metadata.uid) return;
+  if (sandbox?.metadata.uid !== metadata.uid)
+    throw new RametError("Conflict", `The sandbox ${metadata.name} was deleted before its start`);
   const { status = {} } = sandbox;
   const recorded = { ...status, ramet: { ...status.ramet, startingPod } };
   try {

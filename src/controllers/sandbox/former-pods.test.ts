@@ -100,7 +100,8 @@ it("has a start recorded on every node that can be away", () => {
   const { formerPods, nodes, target } = world();
   nodes.put(Node.parse({ metadata: { name: "n", uid: "n", resourceVersion: "1" }, spec: {}, status: {} }));
   const cell = { ...target, podUid: "first", cellKey: "key" };
-  expect(formerPods.starts(sandbox(), cell, "n")).toEqual({ podUID: "first", podIP: "10.0.0.1", cellKey: "key" });
+  for (const name of ["n", "whose Node was deleted"])
+    expect(formerPods.starts(sandbox(), cell, name)).toEqual({ podUID: "first", podIP: "10.0.0.1", cellKey: "key" });
   expect(formerPods.starts(sandbox(), cell, "local")).toBeUndefined();
 });
 

@@ -51,8 +51,7 @@ export class FormerPods {
   starts({ metadata }: Sandbox, target: SandboxRef, nodeName = ""): KnownCell | undefined {
     const cell = cellOf(target);
     if (cell !== undefined) this.#started.set(keyOf(metadata), cell);
-    const node = this.#nodes.store.get(nodeName);
-    return node === undefined || isLocalNode(node.metadata.labels) ? undefined : cell;
+    return isLocalNode(this.#nodes.store.get(nodeName)?.metadata.labels) ? undefined : cell;
   }
 
   /** Of a sandbox without a Pod: those in which it may still run. @param captured the UID of the Pod that a capture has left paused */

@@ -23,7 +23,7 @@ import {
 } from "../../api/state/checkpoint.ts";
 import { capturedPodUid, isUnderWay, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
 import type { Departure } from "../cluster/departures.ts";
-import { targetOf } from "../cluster/move-facts.ts";
+import { pendingMilliseconds, targetOf } from "../cluster/move-facts.ts";
 import { fitsNowhere } from "../cluster/plan-moves.ts";
 import { isDisrupted, pullProblem, unscheduledWords } from "../cluster/pod-facts.ts";
 import { anyNode } from "../nodes/plan-cpus.ts";
@@ -198,7 +198,7 @@ function avoidsInVain(
 async function noNodeFor(
   { status }: Sandbox,
   { pod, cpus: { lacking } }: Pick<SandboxState, "pod" | "cpus">,
-  { nodes, client }: SandboxDependencies,
+  { nodes, client, clock }: SandboxDependencies,
 ): Promise<string | undefined> {
   if (pod === undefined || !isUnderWay(status?.ramet?.disruption) || unscheduledWords(pod) === undefined)
     return undefined;
@@ -207,6 +207,7 @@ async function noNodeFor(
   const targets = nodes.store.list().map((node) => ({
     ...targetOf(node, []),
     lacksCpu: lacking.includes(node.metadata.name),
+    isNew: clock.now().getTime() < Date.parse(node.metadata.creationTimestamp ?? "") + pendingMilliseconds,
   }));
   return fitsNowhere(placementOf(pod, {}, terms), targets);
 }

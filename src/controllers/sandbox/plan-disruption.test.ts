@@ -487,11 +487,14 @@ describe("a captured sandbox that no node takes", () => {
     expect(first.status).toMatchObject({
       phase: "Paused",
       message: expect.stringContaining(`${noNode}. The Pod cannot be scheduled: ${words}`) as string,
-      ramet: { ...underWay(), noTarget: { retryAt: after(600).toISOString() } },
+      ramet: { ...underWay(), noTarget: { pausedAt: now.toISOString(), retryAt: after(60).toISOString() } },
     });
     const own = inPhase("Resuming", { ...underWay(), noTarget: { ...noTarget, at: after(-600).toISOString() } });
     expect(plan({ ...resuming, noNode, sandbox: own }).status?.phase).toBe("Resuming");
-    expect(plan({ ...resuming, noNode, sandbox: own, now: after(300) }).status?.phase).toBe("Paused");
+    expect(plan({ ...resuming, noNode, sandbox: own, now: after(300) }).status).toMatchObject({
+      phase: "Paused",
+      ramet: { noTarget: { pausedAt: after(300).toISOString(), retryAt: after(900).toISOString() } },
+    });
   });
 
   it("waits for its turn, and continues as any paused sandbox", () => {

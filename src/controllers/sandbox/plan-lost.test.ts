@@ -458,6 +458,9 @@ describe("a Pod that was removed without the word of its node, in which the sand
     const slow = plan({ ...given, start: running, slowInMilliseconds: 0 });
     expect(slow.status?.ramet?.startingPod).toEqual(cell);
     expect(plan({ ...given, start: running }).status).toBeUndefined();
+    const failing = { state: "failed" as const, error: new RametError("CheckpointLost", "it is lost") };
+    const failed = plan({ ...given, start: failing });
+    expect(failed.status).toMatchObject({ phase: "Failed", ramet: { startingPod: cell } });
     const started = { state: "done" as const, value: { generation: 1, phases: {}, cellKey: "first-key" } };
     const known = sandbox({ phase: "Resuming", ramet: { startingPod: cell } });
     const { status } = plan({ ...given, sandbox: known, start: started });

@@ -1,8 +1,9 @@
-import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
+import type { RametSandboxStatus, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { problemOf } from "../../api/state/problem.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { noTargetMilliseconds } from "../cluster/move-facts.ts";
+import { firstNoTargetMilliseconds, noTargetMilliseconds, pendingMilliseconds } from "../cluster/move-facts.ts";
 import { isUnderWay } from "../cluster/pause-checkpoint.ts";
 import { isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
 import { listed } from "../volumes/restored-volumes.ts";
@@ -62,15 +63,13 @@ function missingFeatures({ origin, cpus }: SandboxState, nodes: readonly string[
   );
 }
 
-/** So long, its Pod shows an autoscaler that a node is missing. */
-const pendingMilliseconds = 300_000;
 /** A node that its Pod avoids may stay after all. */
 const unscheduledMilliseconds = 15_000;
 
 /**
  * For a sandbox whose Pod was ended and whose next one no node takes: the status says why, and after some minutes it is Paused without a
- * Pod, or immediately if more room would not help. It gets another one as soon as there is another node, and from time to time. Those
- * wait for an autoscaler, which may add even such a node.
+ * Pod, or immediately if more room would not help. It gets another one as soon as there is another node, after a minute, and from time
+ * to time. Those wait for an autoscaler, which may add even such a node.
  * @param status while it waits for its Pod
  */
 export function withoutTarget(state: SandboxState, pod: Pod, status: SandboxStatus): SandboxPlan {
@@ -82,13 +81,25 @@ export function withoutTarget(state: SandboxState, pod: Pod, status: SandboxStat
   const message = [state.noNode, status.message ?? words].filter(Boolean).join(". ");
   const noTarget = { cause, at: before?.at ?? now.toISOString(), message };
   const createdAt = Date.parse(pod.metadata.creationTimestamp);
-  const isFirst = Date.parse(noTarget.at) >= createdAt;
-  const left = isFirst && state.noNode !== undefined ? 0 : createdAt + pendingMilliseconds - now.getTime();
+  const isImmediate = state.noNode !== undefined && Date.parse(noTarget.at) >= createdAt;
+  const left = isImmediate ? 0 : createdAt + pendingMilliseconds - now.getTime();
   if (left > 0) {
     const requeueAfterMilliseconds = Math.min(left, unscheduledMilliseconds);
     return { actions: [], status: { ...status, ramet: { ...status.ramet, noTarget } }, requeueAfterMilliseconds };
   }
-  const retryAt = new Date(now.getTime() + noTargetMilliseconds).toISOString();
+  return pausedWithoutTarget(state, pod, { ...noTarget, isImmediate });
+}
+
+type NoTarget = NonNullable<RametSandboxStatus["noTarget"]>;
+
+function pausedWithoutTarget(
+  state: SandboxState,
+  pod: Pod,
+  { isImmediate, ...noTarget }: NoTarget & { isImmediate: boolean },
+): SandboxPlan {
+  const { cause, message } = noTarget;
+  const milliseconds = isImmediate ? firstNoTargetMilliseconds : noTargetMilliseconds;
+  const [pausedAt, retryAt] = [0, milliseconds].map((after) => new Date(state.now.getTime() + after).toISOString());
   const why = `Its Pod was ended (${cause}), and it continues when a node takes the next one. ${message}`;
   const paused = changed(state, "Paused", {
     message: why,
@@ -97,7 +108,7 @@ export function withoutTarget(state: SandboxState, pod: Pod, status: SandboxStat
   });
   return {
     actions: [{ do: "deletePod", pod }],
-    status: { ...paused, ramet: { ...paused.ramet, noTarget: { ...noTarget, retryAt } } },
+    status: { ...paused, ramet: { ...paused.ramet, noTarget: { ...noTarget, ...defined({ pausedAt, retryAt }) } } },
     transitions: [{ type: "Warning", reason: "NoTarget", action: "DeletePod", note: why }],
   };
 }

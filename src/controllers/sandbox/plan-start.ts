@@ -175,7 +175,7 @@ function planInPod(state: SandboxState, { template }: ResolvedTemplate, pod: Pod
   if (start?.state === "failed") return { actions: [], status: failed(state, start.error) };
   if (isEnded(pod)) return { actions: [], status: ended(state, pod) };
   if (!cellRuns(pod)) return planWaiting(state, pod);
-  if (start !== undefined) return withStartingPod(state, slowly(state, whyWaiting(state, start.lastError, pod)));
+  if (start !== undefined) return slowly(state, whyWaiting(state, start.lastError, pod));
   return planContents(state, template, pod);
 }
 
@@ -229,13 +229,6 @@ function notPulled(pod: Pod, words: string): RametError {
 export function slowly(state: SandboxState, message: string): SandboxPlan {
   if (state.slowInMilliseconds > 0 || awaitsImage(state.sandbox)) return { actions: [] };
   return { actions: [], status: notReady(state, "PodStarting", message) };
-}
-
-/** If the Pod is lost with its node, the sandbox may run there although nobody has heard so. The status before may not have it. */
-function withStartingPod({ startingCell }: SandboxState, plan: SandboxPlan): SandboxPlan {
-  if (plan.status === undefined || startingCell === undefined) return plan;
-  const { status } = plan;
-  return { ...plan, status: { ...status, ramet: { ...status.ramet, startingPod: startingCell } } };
 }
 
 /** A cell refuses connections until it listens, so a refusal is only reported if it lasts. */

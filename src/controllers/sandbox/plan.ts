@@ -2,6 +2,7 @@ import { withIgnoredFields } from "../../kube/conditions.ts";
 import { chosenClaims, claimName, claimVolumes } from "../../api/pod/volume-claims.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
+import { isStarting } from "../../api/state/sandbox.ts";
 import { defined } from "../../base/defined.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
@@ -25,7 +26,18 @@ import { changed } from "./status.ts";
  * (pkg/controller/sandbox); sandboxes in other phases belong to another controller.
  */
 export function planSandbox(state: SandboxState): SandboxPlan {
-  return withIgnored(state, withRemovedPods(state, planLife(state)));
+  return withIgnored(state, withStartingPod(state, withRemovedPods(state, planLife(state))));
+}
+
+/**
+ * If the Pod is lost with its node, the sandbox may run there although nobody has heard so. The status before may not have it: it is
+ * recorded outside of reconciles.
+ */
+function withStartingPod({ startingCell, sandbox }: SandboxState, plan: SandboxPlan): SandboxPlan {
+  const { status } = plan;
+  const isStarted = status?.phase === "Running" || !isStarting(sandbox);
+  if (status === undefined || startingCell === undefined || isStarted) return plan;
+  return { ...plan, status: { ...status, ramet: { ...status.ramet, startingPod: startingCell } } };
 }
 
 function planLife(state: SandboxState): SandboxPlan {
