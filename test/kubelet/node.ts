@@ -259,6 +259,8 @@ async function kubeletSetting({ dir, cgroup, clientCAFile }: NodeOptions): Promi
     // Ignores settings of the machine that it cannot change, as in a container or without CAP_SYS_RESOURCE.
     featureGates: { KubeletInUserNamespace: true },
     evictionHard: { "memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%" },
+    // The images come from a file once, and the disk of this machine may be nearly full.
+    imageGCHighThresholdPercent: 100,
     podLogsDir: join(dir, "pod-logs"),
     resolvConf,
     clusterDNS: [controlPlaneAddress],
