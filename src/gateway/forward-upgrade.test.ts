@@ -5,13 +5,15 @@ import { type AddressInfo, connect, createServer as createTcpServer, type Server
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { RametError, textOfError } from "../base/errors.ts";
-import { upgradeTo } from "./forward-upgrade.ts";
+import { destroyAtEnd, upgradeTo } from "./forward-upgrade.ts";
 
 /** A gateway of one route, and a server that a test programs. */
 let [gateway, server]: [Server, TcpServer] = [createServer(), createTcpServer()];
 let clock: ManualClock;
 let accepted: PromiseWithResolvers<Socket>;
 let outcome: Promise<number | RametError>;
+/** The bytes of the client that the gateway has received and not sent on. */
+let early = (): number => 0;
 const limits = { answerMilliseconds: 900_000, stallMilliseconds: 60_000 };
 
 beforeEach(async () => {
@@ -34,7 +36,8 @@ beforeEach(async () => {
       failure: (error: unknown) => new RametError("Unavailable", textOfError(error)),
       limits: { ...limits, clock },
     };
-    const upgrade = { request: asked, url: "/", socket, head, response, origin };
+    const upgrade = { request: asked, url: "/", socket, head, response, origin, endNotice: destroyAtEnd(socket) };
+    early = () => socket.readableLength;
     outcome = upgradeTo(target, upgrade).catch((error: unknown) => {
       socket.destroy();
       return RametError.from(error);
@@ -95,4 +98,34 @@ it("fails when the server does not answer within the time limit", async () => {
   await expect.poll(() => clock.waits).toEqual([limits.answerMilliseconds]);
   clock.advance(limits.answerMilliseconds);
   expect(await outcome).toMatchObject({ code: "Unavailable" });
+});
+
+it.each([
+  ["closes its connection", (socket: Socket) => socket.destroy()],
+  ["ends its side", (socket: Socket) => socket.end()],
+])("gives the server's connection up when a client %s before the answer", async (_how, leave) => {
+  const asked = ask();
+  const upstream = await accepted.promise;
+  await once(upstream, "data");
+  leave(asked.socket as Socket);
+  await new Promise((resolve) => upstream.resume().once("close", resolve));
+  expect(await outcome).toMatchObject({ code: "Unavailable" });
+  expect(clock.waits).toEqual([]);
+});
+
+it("delivers what a client has sent before the answer, and all that follows", async () => {
+  const asked = ask();
+  const upstream = await accepted.promise;
+  await once(upstream, "data");
+  let text = "";
+  upstream.on("data", (chunk) => (text += String(chunk)));
+  asked.socket?.write("early");
+  await expect.poll(() => early()).toBe(5);
+  upstream.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+  const [, client] = (await once(asked, "upgrade")) as [unknown, Socket];
+  client.end(" and late");
+  await once(upstream, "end");
+  expect(text).toBe("early and late");
+  upstream.destroy();
+  expect(await outcome).toBe(101);
 });

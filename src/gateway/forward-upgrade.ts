@@ -17,6 +17,8 @@ export interface Upgrade {
   head: Buffer;
   response: ServerResponse;
   origin: ClientOrigin;
+  /** Ends `destroyAtEnd`, which lasts until the server agrees. */
+  endNotice: () => void;
 }
 
 /** A server to which upgrades are proxied. */
@@ -93,6 +95,7 @@ export async function upgradeTo(target: UpgradeTarget, upgrade: Upgrade): Promis
         socket.write(rest);
         connection.write(head);
         if (limits !== undefined) endWhenStalled(socket, limits);
+        upgrade.endNotice();
         void join(socket, connection).then(() => {
           answered.resolve(101);
         });

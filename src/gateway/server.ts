@@ -275,18 +275,13 @@ async function acceptUpgrade(
   else {
     const [response, origin] = [responseOn(request, stream), gateway.originOf(request)];
     const exchange = { request: http1Request(request), response: http1Response(response), origin };
-    const endNotice = destroyAtEnd(stream);
-    const upgrade = { request, response, origin, socket: stream, head };
+    const upgrade = { request, response, origin, socket: stream, head, endNotice: destroyAtEnd(stream) };
     await answer(
       gateway,
       exchange,
-      (route, { request: { url } }) => {
-        endNotice();
-        return forwardUpgrade(gateway.upstreams, route, { ...upgrade, url });
-      },
+      (route, { request: { url } }) => forwardUpgrade(gateway.upstreams, route, { ...upgrade, url }),
       async (clientApi) => {
         const end = await endWithKey(gateway, exchange, stream);
-        endNotice();
         return clientApi.upgrade({ ...upgrade, url: exchange.request.url }).finally(end);
       },
     );
