@@ -14,7 +14,7 @@ import type { RametStore } from "../ramet-store.ts";
 /** The Kubernetes service account of Ramet's controllers. */
 export const controllersAccount = { namespace: systemNamespace, serviceAccount: controllerName };
 
-/** How long a bucket keeps incomplete uploads and noncurrent versions: longer than any capture, and than it takes to restore by hand. */
+/** How long a bucket keeps incomplete uploads and what was deleted: longer than any capture, and than it takes to restore by hand. */
 export const remainsDays = 7;
 
 export interface StoreIdentityArgs {

@@ -54,26 +54,14 @@ export async function aksResources(
     { accountName: kept.name, resourceGroupName, containerName },
     lasting,
   );
-  // Azure removes the blocks of uploads that do not end after a week, without a rule.
-  const cleaned = new storage.ManagementPolicy(
+  // Azure removes the blocks of uploads that do not end after a week, without a rule. Its rules have no time since a deletion.
+  const softDelete = new storage.BlobServiceProperties(
     `${name}-store`,
     {
       accountName: kept.name,
       resourceGroupName,
-      managementPolicyName: "default",
-      policy: {
-        rules: [
-          {
-            name: "remains",
-            type: "Lifecycle",
-            enabled: true,
-            definition: {
-              filters: { blobTypes: ["blockBlob"], prefixMatch: [`${containerName}/`] },
-              actions: { version: { delete: { daysAfterCreationGreaterThan: remainsDays } } },
-            },
-          },
-        ],
-      },
+      blobServicesName: "default",
+      deleteRetentionPolicy: { enabled: true, days: remainsDays },
     },
     lasting,
   );
@@ -81,7 +69,7 @@ export async function aksResources(
   return {
     "StorageAccount/store": kept,
     "BlobContainer/store": container,
-    "ManagementPolicy/store": cleaned,
+    "BlobServiceProperties/store": softDelete,
     ...rights,
   };
 }

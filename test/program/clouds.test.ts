@@ -218,8 +218,8 @@ it("checks AKS and declares classes, an account, an identity with access to it, 
   expect(up.text).not.toMatch(/error/);
   expect(withoutRamet(made(up)).sort()).toEqual([
     "blobcontainer snapshots-store",
+    "blobserviceproperties snapshots-store",
     "federatedidentitycredential snapshots-store",
-    "managementpolicy snapshots-store",
     "roleassignment snapshots-store",
     "storageaccount snapshots-store",
     "userassignedidentity snapshots-store",
@@ -227,9 +227,9 @@ it("checks AKS and declares classes, an account, an identity with access to it, 
     "volumesnapshotclass azure-disk-clone-delete",
   ]);
   expect(await state()).toMatch(/"sku": \{\s*"name": "Standard_LRS"/);
-  const actions = { version: { delete: { daysAfterCreationGreaterThan: 7 } } };
-  expect(storeInputs(await state(), "azure-native:storage:ManagementPolicy")).toMatchObject([
-    { policy: { rules: [{ enabled: true, definition: { filters: { prefixMatch: ["checkpoints/"] }, actions } }] } },
+  // A rule for versions would count from when a checkpoint was written, not from when it was deleted.
+  expect(storeInputs(await state(), "azure-native:storage:BlobServiceProperties")).toMatchObject([
+    { blobServicesName: "default", deleteRetentionPolicy: { enabled: true, days: 7 } },
   ]);
   const { account, pod } = await controllers();
   expect(account.metadata.annotations).toEqual({ "azure.workload.identity/client-id": identityClientId });
