@@ -121,8 +121,11 @@ it("runs only for pull requests of the repository, with existing files", async (
   expect(workflow.permissions).toEqual({ contents: "read", "pull-requests": "write" });
   expect(workflow.jobs.preview.if).toContain("== github.repository");
   const pulumi = workflow.jobs.preview.steps.find(({ uses }) => uses?.startsWith("pulumi/actions@") ?? false);
-  expect(workflow.jobs.preview.env).toHaveProperty("RAMET_REVIEW_FILE");
-  expect(workflow.jobs.preview.steps.at(-1)?.run).toContain('--body-file "$RAMET_REVIEW_FILE"');
+  const comment = workflow.jobs.preview.steps.at(-1);
+  expect(comment?.run).toContain('--body-file "$RAMET_REVIEW_FILE"');
+  // Of this run alone.
+  for (const step of [pulumi, comment]) expect(step?.env["RAMET_REVIEW_FILE"]).toBe("${{ runner.temp }}/review.md");
+  expect(workflow.jobs.preview.steps.map(({ run }) => run)).toContain('rm -f "$RUNNER_TEMP/review.md"');
   expect(pulumi?.with).toMatchObject({ command: "preview", "comment-on-pr": true, policyPacks: "policy" });
   await access(join(policyPack, "PulumiPolicy.yaml"));
 });
@@ -187,11 +190,12 @@ const Step = z.object({
   uses: z.string().optional(),
   run: z.string().optional(),
   with: z.record(z.string(), z.unknown()).optional(),
+  env: z.record(z.string(), z.string()).default({}),
 });
 const Workflow = z.object({
   on: z.record(z.string(), z.unknown()),
   permissions: z.record(z.string(), z.string()),
   jobs: z.object({
-    preview: z.object({ if: z.string(), env: z.record(z.string(), z.string()), steps: z.array(Step) }),
+    preview: z.object({ if: z.string(), steps: z.array(Step) }),
   }),
 });

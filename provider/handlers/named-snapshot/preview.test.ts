@@ -1,7 +1,11 @@
-import { expect, it } from "vitest";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, it, onTestFinished } from "vitest";
 import type { RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { snapshotDigest, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
-import type { Values } from "../handler.ts";
+import { reviewHeadings } from "../../../src/api/snapshot/snapshot-review.ts";
+import type { HandlerContext, Values } from "../handler.ts";
 import { describeChange, diffNamedSnapshot, type SnapshotChange, servedInputs } from "./preview.ts";
 import { unknownValue } from "../validate.ts";
 
@@ -101,27 +105,33 @@ it("continues after the steps that a failed build has finished", () => {
   expect(describeChange(failed)).toMatch(/rebuilds from step 4 of 4$/);
 });
 
+const source = { checkpoint: { id: "c" } };
+const inputs = (rows: number): Values => ({
+  name: "data",
+  namespace: "default",
+  from: source,
+  source,
+  recipe: recipe(rows),
+  contents: ["filesystem"],
+  timeout: "1 hour",
+  owner: "o",
+  keepVersions: 5,
+  deletionPolicy: "Retain",
+  stepCache: "EveryStep",
+});
+/** There is no cluster. */
+const contextFor = (log: (line: string) => void, environment: Record<string, string> = {}): HandlerContext => ({
+  configuration: { get: () => undefined },
+  environment: { KUBECONFIG: "/nonexistent", ...environment },
+  log,
+  signal: new AbortController().signal,
+});
+
 it("compares with the version that clones get, also after a failed build", async () => {
-  const source = { checkpoint: { id: "c" } };
-  const inputs = (rows: number): Values => ({
-    name: "data",
-    namespace: "default",
-    from: source,
-    source,
-    recipe: recipe(rows),
-    contents: ["filesystem"],
-    timeout: "1 hour",
-    owner: "o",
-    keepVersions: 5,
-    deletionPolicy: "Retain",
-    stepCache: "EveryStep",
-  });
   const built = { ...inputs(1), digest: digest(recipe(1)).digest };
   const failed = { ...inputs(2), digest: built.digest, served: servedInputs(built) };
   const lines: string[] = [];
-  const log = (line: string): void => void lines.push(line);
-  const environment = { KUBECONFIG: "/nonexistent" };
-  const context = { configuration: { get: () => undefined }, environment, log, signal: new AbortController().signal };
+  const context = contextFor((line) => void lines.push(line));
   await diffNamedSnapshot(context, failed, { ...inputs(3), digest: digest(recipe(3)).digest });
   expect(lines).toEqual([expect.stringMatching(/^data: recipe\[1\] "… --rows 1" => "… --rows 3"; .*from step 2 of 4/)]);
   await diffNamedSnapshot(context, failed, { ...inputs(1), digest: built.digest });
@@ -134,4 +144,23 @@ it("compares with the version that clones get, also after a failed build", async
   expect(await diffNamedSnapshot(context, held, pinned)).toMatchObject({ changes: false });
   // A state of a failed build that has not kept them.
   expect(servedInputs({ ...inputs(2), digest: built.digest })).toBeUndefined();
+});
+
+it("appends a row for each of several differences at the same time, below one line of headings", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "ramet-review-"));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  const file = join(directory, "review.md");
+  const context = contextFor(() => undefined, { RAMET_REVIEW_FILE: file });
+  const names = Array.from({ length: 40 }, (_, index) => `data-${index}-`);
+  const before = { ...inputs(1), digest: digest(recipe(1)).digest };
+  await Promise.all(
+    names.map((name) =>
+      diffNamedSnapshot(context, { ...before, name }, { ...inputs(2), digest: digest(recipe(2)).digest, name }),
+    ),
+  );
+  const text = await readFile(file, "utf8");
+  expect(text.startsWith(reviewHeadings)).toBe(true);
+  const rows = text.slice(reviewHeadings.length).trimEnd().split("\n");
+  expect(rows).toHaveLength(names.length);
+  expect(names.filter((name) => !rows.some((row) => row.includes(name)))).toEqual([]);
 });

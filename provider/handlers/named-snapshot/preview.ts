@@ -1,4 +1,3 @@
-import { appendFile, writeFile } from "node:fs/promises";
 import * as z from "zod";
 import { sandboxKind } from "../../../src/api/kinds/sandbox.ts";
 import { describeStep, RecipeStep } from "../../../src/api/recipe/recipe.ts";
@@ -14,6 +13,7 @@ import { withCluster } from "../open-cluster.ts";
 import { digestOfInputs } from "./check.ts";
 import { declaresHold, namedSnapshotDiff, type NamedSnapshotInputs } from "./inputs.ts";
 import { lookUp, type SnapshotLookup } from "./lookup.ts";
+import { appendBelow } from "./review-file.ts";
 import { hasUnknown } from "../validate.ts";
 
 /** Compares state and inputs, and logs in one line what an update would do. */
@@ -26,7 +26,7 @@ export async function diffNamedSnapshot(context: HandlerContext, olds: Values, n
   return result;
 }
 
-/** The environment variable with the path of a file to which previews append a table in Markdown. */
+/** The environment variable with the path of a file to which differences append a table in Markdown. */
 const reviewFile = "RAMET_REVIEW_FILE";
 
 async function appendReview(context: HandlerContext, change: SnapshotChange, at: ObjectName): Promise<void> {
@@ -39,9 +39,7 @@ async function appendReview(context: HandlerContext, change: SnapshotChange, at:
   ).catch(() => undefined);
   const builds = [before.steps, built];
   const facts = { ...after, name: at.name, found, builds, held, sets: followers, sandboxes: listed?.items };
-  // The one that creates the file writes the headings.
-  await writeFile(path, reviewHeadings, { flag: "wx" }).catch(() => undefined);
-  await appendFile(path, reviewRow(reviewSnapshot(facts)));
+  appendBelow(path, reviewHeadings, reviewRow(reviewSnapshot(facts)));
 }
 
 async function describe(context: HandlerContext, olds: Values, news: Values): Promise<string> {
