@@ -9,10 +9,12 @@ import {
   output,
   isSecret,
   Output,
+  rootStackResource,
   runtime,
 } from "@pulumi/pulumi";
 import type alias from "@pulumi/pulumi/proto/alias_pb.js";
 import * as pulumiServer from "@pulumi/pulumi/provider/server.js";
+import * as pulumiResource from "@pulumi/pulumi/runtime/resource.js";
 import * as pulumiSettings from "@pulumi/pulumi/runtime/settings.js";
 import * as pulumiState from "@pulumi/pulumi/runtime/state.js";
 import type {
@@ -77,6 +79,9 @@ type ComponentClass = new (name: string, args: unknown, opts: ComponentResourceO
 const { deserializeInputs } = pulumiServer as unknown as {
   deserializeInputs: (inputs: unknown, dependencies: unknown) => Promise<Inputs>;
 };
+const { hookBindingFromProto } = pulumiResource as unknown as {
+  hookBindingFromProto: (hooks: unknown) => ComponentResourceOptions["hooks"];
+};
 const { awaitFeatureSupport, waitForRPCs } = pulumiSettings as unknown as Record<
   "awaitFeatureSupport" | "waitForRPCs",
   () => Promise<void>
@@ -96,12 +101,29 @@ async function openProgram(request: ConstructRequest, { engine, settings }: Cons
     request.getOrganization(),
   );
   await awaitFeatureSupport();
-  const cluster = ["kubeconfig", "context", "cluster", "namespace"]
-    .filter((key) => typeof settings[key] === "string")
-    .map((key): [string, string] => [`kubernetes:${key}`, String(settings[key])]);
-  const configuration: [string, string][] = [...request.getConfigMap().entries(), ...cluster, ["ramet:hosted", "true"]];
-  runtime.setAllConfig(Object.fromEntries(configuration), request.getConfigsecretkeysList());
+  runtime.setAllConfig(configurationFor(request.getConfigMap().entries(), settings), request.getConfigsecretkeysList());
 }
+
+/**
+ * The stack's configuration with the settings of the provider. A provider that names a cluster has nothing from the stack's: a context
+ * of the stack, or a namespace of its cluster, may not exist in the provider's.
+ */
+export function configurationFor(
+  stack: Iterable<[string, string]>,
+  settings: ConstructContext["settings"],
+): Record<string, string> {
+  const isSet = (key: string): boolean => typeof settings[key] === "string";
+  const names = [...selecting, "namespace"];
+  const replaced = selecting.some(isSet) ? names.map((key) => `kubernetes:${key}`) : [];
+  return Object.fromEntries([
+    ...[...stack].filter(([key]) => !replaced.includes(key)),
+    ...names.filter(isSet).map((key) => [`kubernetes:${key}`, String(settings[key])]),
+    ["ramet:hosted", "true"],
+  ]) as Record<string, string>;
+}
+
+/** The settings that select a cluster. */
+const selecting = ["kubeconfig", "context", "cluster"];
 
 /**
  * Fails with an error of an output of this call. Pulumi reports it to the process, as it ends a program. Later errors of a call that
@@ -180,7 +202,17 @@ async function decidingValue(value: unknown, path: string): Promise<unknown> {
   throw new RametError("InvalidArgument", `${path} ${why}`, { hint });
 }
 
-function optionsOf(request: ConstructRequest): ComponentResourceOptions {
+/** @throws RametError naming an option that components do not have */
+export function optionsOf(request: ConstructRequest): ComponentResourceOptions {
+  const refused = Object.entries({
+    replaceWith: request.getReplaceWithList().length > 0,
+    deleteBeforeReplace: request.getDeletebeforereplace() === true,
+    additionalSecretOutputs: request.getAdditionalsecretoutputsList().length > 0,
+  }).find(([, isGiven]) => isGiven);
+  if (refused !== undefined) {
+    throw new RametError("NotSupported", `${request.getName()}: components of Ramet have no option ${refused[0]}`);
+  }
+  const trigger = request.getReplacementTrigger()?.toJavaScript();
   const parent = request.getParent();
   const deletedWith = request.getDeletedwith();
   const providers = [...request.getProvidersMap().entries()].map(
@@ -198,6 +230,8 @@ function optionsOf(request: ConstructRequest): ComponentResourceOptions {
       protect: request.getProtect(),
       retainOnDelete: request.getRetainondelete(),
       customTimeouts: request.getCustomtimeouts()?.toObject(),
+      hooks: hookBindingFromProto(request.getResourceHooks()),
+      replacementTrigger: trigger === undefined ? undefined : (runtime.deserializeProperty(trigger, true) as unknown),
     }),
   };
 }
@@ -206,11 +240,14 @@ function aliasOf(found: InstanceType<typeof alias.Alias>): string | Alias {
   const spec = found.getSpec();
   if (spec === undefined) return found.getUrn();
   const given = (text: string): string | undefined => (text === "" ? undefined : text);
-  return defined({
-    name: given(spec.getName()),
-    type: given(spec.getType()),
-    stack: given(spec.getStack()),
-    project: given(spec.getProject()),
-    parent: given(spec.getParenturn()),
-  });
+  return {
+    ...defined({
+      name: given(spec.getName()),
+      type: given(spec.getType()),
+      stack: given(spec.getStack()),
+      project: given(spec.getProject()),
+      parent: given(spec.getParenturn()),
+    }),
+    ...(spec.getNoparent() && { parent: rootStackResource }),
+  };
 }
