@@ -1,7 +1,7 @@
 import type { Registered } from "./deployment.ts";
 import { plain, ProviderPlugin } from "./provider-plugin.ts";
 import type { Difference, ResourceProvider } from "./resource-provider.ts";
-import type { Values } from "./values.ts";
+import { unknownText, type Values } from "./values.ts";
 
 export interface PluginOptions {
   project: string;
@@ -29,6 +29,7 @@ export interface ConstructCall {
 export class PluginResources {
   readonly #options: PluginOptions;
   #started: Promise<ProviderPlugin> | undefined;
+  #isKnown = true;
 
   constructor(options: PluginOptions) {
     this.#options = options;
@@ -37,6 +38,7 @@ export class PluginResources {
   /** The provider as a resource of the program. */
   get settings(): ResourceProvider {
     const configure = async (settings: Values): Promise<Values> => {
+      this.#isKnown = !JSON.stringify(settings).includes(unknownText);
       this.#started ??= this.#start(settings);
       await (await this.#started).configure(settings);
       return settings;
@@ -82,8 +84,14 @@ export class PluginResources {
     };
   }
 
-  /** Registers a component with all that belongs to it. @param monitor the address to which the provider process registers them */
+  /**
+   * Registers a component with all that belongs to it.
+   * @param monitor the address to which the provider process registers them
+   * @throws Error as Pulumi's engine if the program's `Provider` has unknown settings: a component needs its URN also in a preview
+   */
   async construct(call: ConstructCall, monitor: string): Promise<Registered> {
+    if (!this.#isKnown)
+      throw new Error("cannot construct components if the provider is configured with unknown values");
     return (await this.#plugin).construct(call, monitor);
   }
 

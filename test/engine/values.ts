@@ -4,6 +4,7 @@ export type Values = Record<string, unknown>;
 /** How Pulumi marks values on the wire (`sdk/nodejs/runtime/rpc.ts`). */
 export const signatureKey = "4dabf18193072939515e22adb298388d";
 export const secretSignature = "1b47061264138c4ac30d75fd1eb44270";
+export const unknownText = "04da6b54-80e4-46f7-96ec-b56ff0331ba9";
 
 /** Removes the marks from a value. */
 export function unmarked(value: unknown): unknown {

@@ -4,7 +4,7 @@ import { parse } from "yaml";
 import * as z from "zod";
 import type { ConstructCall } from "./plugin-resources.ts";
 import type { Deployment, Registered } from "./deployment.ts";
-import type { Values } from "./values.ts";
+import { unknownText, type Values } from "./values.ts";
 
 const YamlProgram = z.object({
   name: z.string(),
@@ -56,8 +56,6 @@ interface Resolved {
   urns: string[];
 }
 
-const unknown = "04da6b54-80e4-46f7-96ec-b56ff0331ba9";
-
 function resolved(value: unknown, made: Record<string, Registered>, preview: boolean): Resolved {
   if (typeof value === "string") return reference(value, made, preview);
   if (typeof value !== "object" || value === null) return { value, urns: [] };
@@ -75,5 +73,5 @@ function reference(text: string, made: Record<string, Registered>, preview: bool
   if (source === undefined) throw new Error(`${text}: no resource ${name} is declared above`);
   const value = source.outputs[property];
   if (value === undefined && !preview) throw new Error(`${text}: ${name} has no output ${property}`);
-  return { value: value ?? unknown, urns: [source.urn] };
+  return { value: value ?? unknownText, urns: [source.urn] };
 }

@@ -334,6 +334,29 @@ it.each([
   }
 });
 
+it("refuses a component in a preview that does not know the settings of its provider, as Pulumi's engine does", async () => {
+  const world = await openProgram("examples/yaml", { kubeconfig: cluster.directory.kubeconfig });
+  const resources = {
+    other: { type: "ramet:ApiKey", properties: { serviceAccountName: "default" } },
+    cluster: { type: "pulumi:providers:ramet", properties: { kubeconfig: "${other.key}" } },
+    later: { type: "ramet:NamedSnapshot", properties: { from, recipe: [] } },
+  };
+  const python = { type: "ramet:SandboxTemplate", properties: { image: "python" } };
+  const preview = async (declared: Values) => {
+    const program = { name: "new", runtime: "yaml", resources: declared };
+    await writeFile(join(world.program, "Pulumi.yaml"), JSON.stringify(program));
+    return world.engine.preview();
+  };
+  try {
+    expect(await preview(resources)).toMatchObject({ succeeded: true });
+    const refused = await preview({ ...resources, python });
+    expect(refused.text).toContain("cannot construct components if the provider is configured with unknown values");
+    expect(refused.succeeded).toBe(false);
+  } finally {
+    await world.remove();
+  }
+});
+
 it("refuses to continue in another cluster, unless the first one is forgotten", async () => {
   const kubeconfig = await readFile(other.kubeconfigPath, "utf8");
   const { uid } = (await client.resource(coreResources.namespaces).get({ name: "kube-system" })).metadata;
