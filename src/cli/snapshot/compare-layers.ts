@@ -2,7 +2,16 @@ import type { LayerRef } from "../../api/wire/grant.ts";
 import { RametError } from "../../base/errors.ts";
 import type { ComparedVersion } from "../../api/snapshot/diff-versions.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
-import { type LayerEntry, type LayerFiles, layerLimits, pipMetadata, pipPackage, readLayer } from "./layer-files.ts";
+import { shownName } from "../../base/tar-reader.ts";
+import {
+  dpkgStatus,
+  type LayerEntry,
+  type LayerFiles,
+  layerLimits,
+  pipMetadata,
+  pipPackage,
+  readLayer,
+} from "./layer-files.ts";
 
 /** A package that two versions have in one place, each with its version. Null: none is known. */
 export interface PackageChange {
@@ -16,6 +25,8 @@ export interface PackageChange {
 interface FileChange {
   path: string;
   change: "added" | "removed" | "changed";
+  /** Only one version has a layer that deletes it. The size of the file, in a lower layer or the image, is not known. */
+  deletion?: true;
   fromBytes: number;
   toBytes: number;
 }
@@ -53,11 +64,11 @@ export async function compareLayers(
   const [old, now] = [layersOf(before), layersOf(after)];
   const different = old.findIndex((one, index) => one.manifestDigest !== now[index]?.manifestDigest);
   const common = different < 0 ? Math.min(old.length, now.length) : different;
-  let entriesLeft = layerLimits.entries;
+  let { entries, textBytes } = layerLimits;
   const read = async ({ snapshot: { metadata } }: ComparedVersion, ref: LayerRef | undefined) => {
     if (ref === undefined) return undefined;
     const at = { namespace: metadata.namespace, ref };
-    const limits = { ...layerLimits, entries: entriesLeft };
+    const limits = { ...layerLimits, entries, textBytes };
     const found = await readLayer(store, at, { signal, limits }).catch((thrown: unknown) => {
       if (interrupted.aborted) throw thrown;
       const { message } = RametError.from(thrown);
@@ -65,7 +76,9 @@ export async function compareLayers(
       diff.notes.push(`layer ${ref.checkpointId} is not compared: ${why}`);
       return undefined;
     });
-    entriesLeft -= (found?.entries.size ?? 0) + (found?.deleted.size ?? 0);
+    if (found === undefined) return undefined;
+    entries -= found.entries.size + found.directories.size + found.deleted.size;
+    textBytes -= found.textBytes;
     return found;
   };
   const [from, to] = [new Merged(), new Merged()];
@@ -73,14 +86,17 @@ export async function compareLayers(
     from.add(index + 1, await read(before, old[index]));
     to.add(index + 1, await read(after, now[index]));
   }
-  diff.layers = layerChanges(from.files, to.files);
-  for (let index = common - 1; index >= 0 && (from.dpkg === undefined) !== (to.dpkg === undefined); index--) {
-    const { dpkg } = (await read(after, now[index])) ?? {};
-    from.dpkg ??= dpkg;
-    to.dpkg ??= dpkg;
+  diff.layers = layerChanges(from.root, to.root);
+  const dpkg = [from.dpkg(), to.dpkg()] as Pair<Dpkg>;
+  for (let index = common - 1; index >= 0 && (dpkg[0] === undefined) !== (dpkg[1] === undefined); index--) {
+    const shared = new Merged();
+    shared.add(index + 1, await read(after, now[index]));
+    const list = shared.dpkg();
+    dpkg[0] ??= list;
+    dpkg[1] ??= list;
   }
   // With a part of the layers, what only the other version seems to have could be in both.
-  if (diff.notes.length === 0) comparePackages(diff, from, to);
+  if (diff.notes.length === 0) comparePackages(diff, dpkg, [from, to]);
   else diff.notes.push("packages are not compared, because a layer is not");
   if ([before, after].some(({ checkpoint }) => checkpoint?.status?.ramet?.contents?.includes("memory") === true))
     diff.notes.push("files that were written from the first start or waitFor step on are in the memory: not compared");
@@ -98,68 +114,126 @@ interface Package {
   version: string;
 }
 
-/** The files of several layers, as a sandbox has them. */
+type Pair<T> = [before: T, after: T];
+type Dpkg = ReadonlyMap<string, string> | undefined;
+
+/** A path in several layers, one above the other. */
+interface Node {
+  below: Map<string, Node>;
+  file?: LayerEntry & { layer: number };
+  /** The layer that deletes what lower ones and the image have here. */
+  hiddenBy?: number;
+}
+
+/** The files of several layers, as a sandbox has them. A tree, so that no path costs more than its length. */
 class Merged {
-  readonly files = new Map<string, LayerEntry & { layer: number }>();
-  dpkg: ReadonlyMap<string, string> | undefined;
+  readonly root: Node = { below: new Map() };
   /** The packages of pip in lower layers that these delete: a version without these layers has them. */
   readonly replaced = new Map<string, Package>();
 
   add(layer: number, added: LayerFiles | undefined): void {
     if (added === undefined) return;
-    const { entries, deleted, dpkg } = added;
-    for (const path of deleted) {
-      const metadata = `${path}/${pipMetadata}`;
-      const found = this.files.has(metadata) ? undefined : pipPackage(metadata);
+    for (const path of added.directories) {
+      const node = this.#at(path);
+      if (node.file !== undefined) node.hiddenBy = layer;
+      delete node.file;
+    }
+    for (const path of added.deleted) {
+      const node = this.#at(path);
+      const found = node.below.get(pipMetadata)?.file === undefined ? pipPackage(path) : undefined;
       if (found !== undefined) this.replaced.set(placeOf(path, found.name), { kind: "pip", ...found });
+      node.below.clear();
+      delete node.file;
+      node.hiddenBy = layer;
     }
-    if (deleted.size > 0) {
-      for (const path of this.files.keys()) if (isBelow(path, deleted)) this.files.delete(path);
+    for (const [path, entry] of added.entries) {
+      if (ofIdentity.has(path)) continue;
+      const node = this.#at(path);
+      node.below.clear();
+      node.file = { ...entry, layer };
     }
-    for (const [path, entry] of entries) this.files.set(path, { ...entry, layer });
-    this.dpkg = dpkg ?? this.dpkg;
+  }
+
+  /** Each parent is a directory of the layer that is added. */
+  #at(path: string): Node {
+    let node = this.root;
+    for (const part of path.split("/")) {
+      const next = node.below.get(part) ?? { below: new Map<string, Node>() };
+      node.below.set(part, next);
+      node = next;
+    }
+    return node;
+  }
+
+  /** dpkg's list. Undefined: that of a lower layer or of the image. */
+  dpkg(): Dpkg {
+    let node: Node | undefined = this.root;
+    let isHidden = false;
+    for (const part of dpkgStatus.split("/")) {
+      node = node?.below.get(part);
+      isHidden ||= hides(node);
+    }
+    return node?.file?.dpkg ?? (isHidden ? new Map<string, string>() : undefined);
   }
 
   /** The packages of pip and npm by their places, so that a package in two places is two. */
   packages(): Map<string, Package> {
     const packages = new Map<string, Package>();
-    for (const [path, { npm }] of this.files) {
-      const pip = path.endsWith(`/${pipMetadata}`) ? pipPackage(path) : undefined;
-      if (npm !== undefined) packages.set(path, { kind: "npm", ...npm });
-      if (pip !== undefined)
-        packages.set(placeOf(path.slice(0, -pipMetadata.length - 1), pip.name), { kind: "pip", ...pip });
-    }
+    const visit = (directory: string, { below }: Node) => {
+      for (const [name, node] of below) {
+        const path = `${directory}${name}`;
+        if (node.file?.npm !== undefined) packages.set(path, { kind: "npm", ...node.file.npm });
+        const pip = node.below.get(pipMetadata)?.file && pipPackage(path);
+        if (pip !== undefined) packages.set(placeOf(path, pip.name), { kind: "pip", ...pip });
+        visit(`${path}/`, node);
+      }
+    };
+    visit("", this.root);
     return packages;
   }
+}
+
+/** Each sandbox gets its own, also that of a build. */
+const ofIdentity = new Set(["etc/hostname", "etc/hosts"]);
+
+function hides(node: Node | undefined): boolean {
+  return node?.file !== undefined || node?.hiddenBy !== undefined;
 }
 
 function placeOf(directory: string, name: string): string {
   return `${directory.slice(0, directory.lastIndexOf("/") + 1)}${name.toLowerCase()}`;
 }
 
-function isBelow(path: string, deleted: ReadonlySet<string>): boolean {
-  for (let end = path.length; end > 0; end = path.lastIndexOf("/", end - 1)) {
-    if (deleted.has(path.slice(0, end))) return true;
-  }
-  return false;
-}
-
-function layerChanges(old: Merged["files"], now: Merged["files"]): LayerChange[] {
+function layerChanges(...roots: Pair<Node>): LayerChange[] {
   const byLayer = new Map<number, FileChange[]>();
-  for (const path of new Set([...old.keys(), ...now.keys()])) {
-    const [from, to] = [old.get(path), now.get(path)];
-    if (from?.id === to?.id) continue;
-    const layer = (to ?? from)?.layer ?? 0;
+  const visit = (path: string, [old, now]: Pair<Node | undefined>, isListed: boolean) => {
+    const { layer = 0, change } = changeAt(path, [old, now], isListed) ?? {};
     const changes = byLayer.get(layer) ?? [];
-    byLayer.set(layer, changes);
-    changes.push(fileChange(path, from, to));
-  }
+    if (change !== undefined) byLayer.set(layer, changes);
+    if (change !== undefined) changes.push(change);
+    for (const name of new Set([...(old?.below.keys() ?? []), ...(now?.below.keys() ?? [])]))
+      visit(
+        path === "" ? name : `${path}/${name}`,
+        [old?.below.get(name), now?.below.get(name)],
+        isListed || hides(old) || hides(now),
+      );
+  };
+  visit("", roots, false);
   return [...byLayer].sort(([a], [b]) => a - b).map(([layer, changes]) => summary(layer, changes));
 }
 
-function fileChange(path: string, from: LayerEntry | undefined, to: LayerEntry | undefined): FileChange {
-  const change = from === undefined ? "added" : to === undefined ? "removed" : "changed";
-  return { path, change, fromBytes: from?.sizeBytes ?? 0, toBytes: to?.sizeBytes ?? 0 };
+/** @param isListed whether a version deletes what lower layers have in a directory above */
+function changeAt(path: string, [old, now]: Pair<Node | undefined>, isListed: boolean) {
+  const [from, to] = [old?.file, now?.file];
+  const sizes = { fromBytes: from?.sizeBytes ?? 0, toBytes: to?.sizeBytes ?? 0 };
+  if (from?.id !== to?.id) {
+    const change = from === undefined ? "added" : to === undefined ? "removed" : "changed";
+    return { layer: (to ?? from)?.layer, change: { path, change, ...sizes } as const };
+  }
+  const isDeleted = old?.hiddenBy !== undefined;
+  if (from !== undefined || isListed || isDeleted === (now?.hiddenBy !== undefined)) return undefined;
+  const change = isDeleted ? "added" : "removed";
+  return { layer: now?.hiddenBy ?? old?.hiddenBy, change: { path, change, deletion: true, ...sizes } as const };
 }
 
 function summary(layer: number, changes: readonly FileChange[]): LayerChange {
@@ -170,21 +244,24 @@ function summary(layer: number, changes: readonly FileChange[]): LayerChange {
     files: changes.length,
     addedBytes: sum(({ toBytes }) => toBytes),
     removedBytes: sum(({ fromBytes }) => fromBytes),
-    largest: changes.toSorted((a, b) => weight(b) - weight(a) || (a.path < b.path ? -1 : 1)).slice(0, mostFiles),
+    largest: changes
+      .toSorted((a, b) => weight(b) - weight(a) || (a.path < b.path ? -1 : 1))
+      .slice(0, mostFiles)
+      .map((one) => ({ ...one, path: shownName(one.path) })),
   };
 }
 
-function comparePackages(diff: ContentDiff, old: Merged, now: Merged): void {
-  if ((old.dpkg === undefined) !== (now.dpkg === undefined)) {
+function comparePackages(diff: ContentDiff, dpkg: Pair<Dpkg>, [old, now]: Pair<Merged>): void {
+  if ((dpkg[0] === undefined) !== (dpkg[1] === undefined)) {
     diff.notes.push("packages of dpkg are not compared: one version has those of its image");
   }
-  const changes = [...dpkgChanges(old.dpkg, now.dpkg), ...otherChanges(old, now)].filter(({ from, to }) => from !== to);
+  const changes = [...dpkgChanges(...dpkg), ...otherChanges(old, now)].filter(({ from, to }) => from !== to);
   const order = ({ kind, name }: PackageChange) => `${kind} ${name}`;
   diff.packages = changes.toSorted((a, b) => (order(a) < order(b) ? -1 : 1)).slice(0, mostPackages);
   if (changes.length > mostPackages) diff.notes.push(`${changes.length - mostPackages} more packages differ`);
 }
 
-function dpkgChanges(old: Merged["dpkg"], now: Merged["dpkg"]): PackageChange[] {
+function dpkgChanges(old: Dpkg, now: Dpkg): PackageChange[] {
   if (old === undefined || now === undefined) return [];
   const names = new Set([...old.keys(), ...now.keys()]);
   return [...names].map((name) => ({ kind: "dpkg", name, from: old.get(name) ?? null, to: now.get(name) ?? null }));

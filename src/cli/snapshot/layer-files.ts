@@ -1,47 +1,51 @@
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { join } from "node:path";
-import { Parser, type ReadEntry } from "tar";
 import type { LayerRef } from "../../api/wire/grant.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { jsonValue } from "../../base/canonical-json.ts";
+import { shownName, type TarContent, type TarEntry, TarReader } from "../../base/tar-reader.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { layerFile } from "../../store/manifest.ts";
 import { openForRead } from "../../store/open.ts";
 import * as z from "zod";
 
-/** A changed path of a layer. */
+/** A changed file of a layer, or a link or pipe. */
 export interface LayerEntry {
   sizeBytes: number;
-  /** Equal for entries of equal type, mode, owner, target and content. */
+  /** Equal for entries of equal type, mode, owner, target, attributes and content. */
   id: string;
   /** The package of npm whose package.json it is. */
   npm?: { name: string; version: string };
+  /** The versions by name, if it is dpkg's list. */
+  dpkg?: Map<string, string>;
 }
 
-/** What one layer changes. */
+/** What one layer changes. Each parent of a path is one of its directories. Paths have one character a byte (latin1). */
 export interface LayerFiles {
   entries: Map<string, LayerEntry>;
+  directories: Set<string>;
   /** Paths that the layer deletes. */
   deleted: Set<string>;
-  /** dpkg's list, if the layer has it: versions by name. */
-  dpkg?: Map<string, string>;
+  textBytes: number;
 }
 
 /** Limits of what is read. */
 export interface LayerLimits {
   bytes: number;
   entries: number;
+  /** Of paths and of the names of packages. */
+  textBytes: number;
 }
 
-/** The entries are those of all layers that are compared. */
-export const layerLimits: LayerLimits = { bytes: 4 * 1024 ** 3, entries: 500_000 };
+/** Entries and texts are those of all layers that are compared. */
+export const layerLimits: LayerLimits = { bytes: 4 * 1024 ** 3, entries: 500_000, textBytes: 64 * 1024 ** 2 };
 
-const dpkgStatus = "var/lib/dpkg/status";
+export const dpkgStatus = "var/lib/dpkg/status";
 const mostListBytes = 16 * 1024 ** 2;
 const mostManifestBytes = 64 * 1024;
-const mostMetaBytes = 1024 ** 2;
+const mostHeaderBytes = 1024 ** 2;
 const whiteout = ".wh.";
 /** Bounds what the parents of a path cost. */
 const mostParts = 64;
@@ -69,86 +73,114 @@ export async function readLayer(
 
 /** Reads an archive in the format of tar, without compression. */
 export async function filesIn(archive: AsyncIterable<Buffer>, limits: LayerLimits = layerLimits): Promise<LayerFiles> {
-  const files: LayerFiles = { entries: new Map(), deleted: new Set() };
-  let problem: RametError | undefined;
-  let count = 0;
-  const parser = new Parser({
-    strict: true,
-    maxMetaEntrySize: mostMetaBytes,
-    onReadEntry: (entry) => {
-      if (++count > limits.entries) problem ??= tooLarge(`it has more than ${limits.entries} entries`);
-      if (entry.path.split("/").length > mostParts) problem ??= tooLarge(`a path has more than ${mostParts} parts`);
-      if (problem === undefined) add(files, entry);
-      else entry.resume();
-    },
-  });
-  parser.on("error", (error: Error) => (problem ??= invalid(error.message)));
+  const files: LayerFiles = { entries: new Map(), directories: new Set(), deleted: new Set(), textBytes: 0 };
+  const onEntry = (entry: TarEntry) => add(files, entry, limits);
+  const reader = new TarReader({ onEntry, refuse: invalid, mostHeaderBytes });
   let bytes = 0;
   for await (const chunk of archive) {
-    // The parser would decompress another format, whose size nobody limits.
-    if (bytes === 0 && chunk.subarray(257, 262).toString("latin1") !== "ustar" && chunk.some((byte) => byte !== 0))
-      throw invalid("its format is not tar");
     bytes += chunk.length;
     if (bytes > limits.bytes) throw tooLarge(`it has more than ${limits.bytes} bytes`);
-    parser.write(chunk);
-    if (problem !== undefined) throw problem;
+    reader.write(chunk);
   }
-  parser.end();
-  if (problem !== undefined) throw problem;
+  reader.end();
   return files;
 }
 
-function add(files: LayerFiles, read: ReadEntry): void {
-  const path = read.path.replace(/^(\.?\/)+/, "").replace(/\/+$/, "");
+function add(files: LayerFiles, read: TarEntry, limits: LayerLimits): TarContent | undefined {
+  const path = read.path.replace(/\/$/, "");
   const slash = path.lastIndexOf("/") + 1;
-  const [parent, base] = [path.slice(0, slash), path.slice(slash)];
-  if (base.startsWith(whiteout)) {
-    files.deleted.add(parent + base.slice(whiteout.length));
-    read.resume();
-    return;
-  }
-  const { type, mode = 0, uid = 0, gid = 0, linkpath = "", size } = read;
-  const hash = createHash("sha256").update(JSON.stringify([type, mode, uid, gid, linkpath]));
+  const base = path.slice(slash);
+  const isWhiteout = base.startsWith(whiteout);
+  const place = isWhiteout ? path.slice(0, slash) + base.slice(whiteout.length) : path;
+  checkPlace(files, place);
+  const count = files.entries.size + files.directories.size + files.deleted.size;
+  if (count >= limits.entries) throw tooLarge(`the compared layers have more than ${layerLimits.entries} entries`);
+  addText(files, place, limits);
+  if (isWhiteout && read.type !== "0") throw invalid(`${shownName(path)} is no file`);
+  if (!isWhiteout && read.type !== "5") return contentOf(files, { ...read, path }, limits);
+  (isWhiteout ? files.deleted : files.directories).add(place);
+  return undefined;
+}
+
+/** A layer with other paths is never mounted. */
+function checkPlace({ entries, directories, deleted }: LayerFiles, path: string): void {
+  const parts = path.split("/", mostParts + 1);
+  if (parts.length > mostParts) throw tooLarge(`a path has more than ${mostParts} parts`);
+  if (parts.some((part) => part === "" || part === "." || part === ".." || part.startsWith(whiteout)))
+    throw invalid(`${shownName(path)} is not a path below it`);
+  if (entries.has(path) || directories.has(path) || deleted.has(path)) throw invalid(`it has ${shownName(path)} twice`);
+  const parent = path.slice(0, Math.max(0, path.lastIndexOf("/")));
+  if (parent !== "" && !directories.has(parent)) throw invalid(`it has no directory ${shownName(parent)}`);
+}
+
+function addText(files: LayerFiles, text: string, limits: LayerLimits): void {
+  files.textBytes += text.length;
+  if (files.textBytes > limits.textBytes)
+    throw tooLarge(`the compared layers have more than ${layerLimits.textBytes} bytes of names`);
+}
+
+function contentOf(files: LayerFiles, read: TarEntry, limits: LayerLimits): TarContent {
+  const { path, type, mode, uid, gid, linkPath, sizeBytes, records } = read;
+  const attributes = [...records].filter(([key]) => !withoutMeaning.has(key)).sort(([a], [b]) => (a < b ? -1 : 1));
+  const owner = [records.get("uid") ?? `${uid}`, records.get("gid") ?? `${gid}`];
+  const hash = createHash("sha256").update(JSON.stringify([type, mode, owner, linkPath, attributes]));
   const isManifest = /(^|\/)node_modules\/(@[^/]+\/)?[^/@][^/]*\/package\.json$/.test(path);
   const mostKept = path === dpkgStatus ? mostListBytes : isManifest ? mostManifestBytes : 0;
   const kept: Buffer[] = [];
-  read.on("data", (chunk: Buffer) => {
-    hash.update(chunk);
-    if (size <= mostKept) kept.push(chunk);
-  });
-  read.on("end", () => {
+  const end = () => {
     const text = Buffer.concat(kept).toString("utf8");
-    if (path === dpkgStatus) files.dpkg = dpkgPackages(text);
+    const dpkg = path === dpkgStatus ? dpkgPackages(text) : undefined;
     const npm = isManifest ? NpmManifest.safeParse(jsonValue(text)).data : undefined;
-    const entry = { sizeBytes: size, id: hash.digest("base64"), ...defined({ npm }) };
-    // A directory is listed for the files in it.
-    if (type !== "Directory" && !ofIdentity.has(path)) files.entries.set(path, entry);
-  });
+    for (const each of [...[...(dpkg ?? [])].flat(), npm?.name ?? "", npm?.version ?? ""]) addText(files, each, limits);
+    files.entries.set(path, { sizeBytes, id: hash.digest("base64"), ...defined({ npm, dpkg }) });
+  };
+  return {
+    add: (part) => {
+      hash.update(part);
+      if (sizeBytes <= mostKept) kept.push(part);
+    },
+    end,
+  };
 }
 
-/** Each sandbox gets its own, also that of a build. */
-const ofIdentity = new Set(["etc/hostname", "etc/hosts"]);
+/** Records of PAX that an entry has in another form, or that are times. */
+const withoutMeaning = new Set(["path", "linkpath", "size", "uid", "gid", "mtime", "atime", "ctime"]);
 
 const NpmManifest = z.object({ name: z.string().min(1).max(214), version: z.string().min(1).max(256) });
 
 function dpkgPackages(text: string): Map<string, string> {
   const packages = new Map<string, string>();
-  for (const paragraph of text.split(/\n\n+/)) {
-    const field = (name: string) => new RegExp(`^${name}: *(.{1,256})$`, "m").exec(paragraph)?.[1];
-    const [name, version] = [field("Package"), field("Version")];
-    if (name === undefined || version === undefined) continue;
-    if (field("Status")?.endsWith(" installed") === true)
-      packages.set(`${name}:${field("Architecture") ?? ""}`, version);
+  let fields = new Map<string, string>();
+  for (let at = 0; at <= text.length;) {
+    const found = text.indexOf("\n", at);
+    const end = found < 0 ? text.length : found;
+    const line = text.slice(at, end).trimEnd();
+    at = end + 1;
+    const colon = line.indexOf(":");
+    const field = line.slice(0, Math.max(0, colon));
+    if (dpkgFields.has(field) && !fields.has(field)) fields.set(field, line.slice(colon + 1).trim());
+    if (line !== "" && at <= text.length) continue;
+    const [name = "", version = ""] = [fields.get("Package"), fields.get("Version")];
+    const isKnown = name !== "" && version !== "" && name.length <= 256 && version.length <= 256;
+    if (isKnown && fields.get("Status")?.endsWith(" installed") === true)
+      packages.set(`${name}:${fields.get("Architecture") ?? ""}`, version);
+    fields = new Map();
   }
   return packages;
 }
 
+const dpkgFields = new Set(["Package", "Version", "Status", "Architecture"]);
+
 /** The file that pip has for each package. */
 export const pipMetadata = "METADATA";
 
-/** The package of pip whose metadata has a path. */
-export function pipPackage(path: string): { name: string; version: string } | undefined {
-  const [, name, version] = /(?:^|\/)([^/]{1,200})-([^/-]{1,100})\.dist-info\/METADATA$/.exec(path) ?? [];
+const pipSuffix = ".dist-info";
+
+/** The package of pip whose metadata has a directory. */
+export function pipPackage(directory: string): { name: string; version: string } | undefined {
+  const base = directory.slice(directory.lastIndexOf("/") + 1);
+  if (!base.endsWith(pipSuffix) || base.length > 300) return undefined;
+  const [, name, version] = /^([\w.-]+)-([\w.+!]+)$/.exec(base.slice(0, -pipSuffix.length)) ?? [];
   return name === undefined || version === undefined ? undefined : { name, version };
 }
 
