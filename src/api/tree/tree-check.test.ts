@@ -4,6 +4,7 @@ import { mkdtempSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { tarArchive, type TarEntryText, tarMeta, tarRecord } from "../../../test/setup/tar-archive.ts";
 import { TreeCheck } from "./tree-check.ts";
 
 function check(archive: Buffer, limits?: { bytes: number; entries: number }, size = 700): void {
@@ -42,6 +43,52 @@ it("accepts what tar writes, in chunks of any size", async () => {
   } finally {
     rmSync(directory, { recursive: true });
   }
+});
+
+const outside = [tarRecord("path", "../b")];
+const plain = [tarRecord("path", "b")];
+const longLink = [tarRecord("linkpath", "b")];
+
+it.each([
+  ["a name in a record", [{ name: "a", records: outside }], "outside of the directory"],
+  ["the name of an entry with records", [{ name: "../a", records: plain }], "outside of the directory"],
+  [
+    "a link in a header with records",
+    [{ name: "a", type: "1", linkName: "../b", records: longLink }],
+    "links to a file outside",
+  ],
+  ["a long name", [{ ...tarMeta("L", "../b\0"), magic: "ustar  \0" }, { name: "a" }], "outside of the directory"],
+  [
+    "a file below a link whose name is not UTF-8",
+    [
+      { name: "a\xff", type: "2", linkName: "/etc" },
+      { name: "a\xff/passwd", records: [tarRecord("path", "a\xff/passwd")] },
+    ],
+    "is below a symbolic link",
+  ],
+  [
+    "a file below a link that only a header without its records names",
+    [{ name: "a", type: "2", linkName: "/etc", records: plain }, { name: "a/passwd" }],
+    "is below a symbolic link",
+  ],
+  [
+    "a file below a hard link to a symbolic link",
+    [{ name: "a", type: "2", linkName: "/etc" }, { name: "b", type: "1", linkName: "a" }, { name: "b/passwd" }],
+    "is below a symbolic link",
+  ],
+  [
+    "a size that a record changes",
+    [{ name: "a", records: [tarRecord("size", "0")], content: "x" }],
+    "an impossible size",
+  ],
+] as [string, TarEntryText[], string][])("refuses what another program could read in %s", (_, entries, message) => {
+  expect(() => {
+    check(tarArchive(...entries));
+  }).toThrow(message);
+});
+
+it("accepts two names that differ in bytes that are not UTF-8, one of them a link", () => {
+  check(tarArchive({ name: "a\xfe", type: "2", linkName: "/etc" }, { name: "a\xff", type: "5" }, { name: "a\xff/b" }));
 });
 
 it("refuses an archive that is cut inside of a header", () => {

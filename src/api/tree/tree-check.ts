@@ -1,6 +1,6 @@
 import { posix } from "node:path";
-import { Parser, type ReadEntry } from "tar";
 import { RametError } from "../../base/errors.ts";
+import { shownName, type TarEntry, TarReader } from "../../base/tar-reader.ts";
 import type { Checkpoint } from "../kinds/checkpoint.ts";
 import { annotations, labels } from "../names/labels.ts";
 
@@ -15,86 +15,65 @@ export const treeLimits: TreeLimits = { bytes: 1024 ** 3, entries: 100_000 };
 
 /**
  * Checks an archive in the format of tar while it passes. It may contain files, directories and links. Nothing in it can be unpacked
- * outside of the target, neither by a name nor through a link.
+ * outside of the target, neither by a name nor through a link. The `tar` of an image unpacks it: that of BusyBox ignores the records of
+ * PAX, so both names of an entry are checked.
  */
 export class TreeCheck {
   readonly #limits: TreeLimits;
-  readonly #parser: Parser;
+  readonly #reader: TarReader;
   readonly #links = new Set<string>();
-  #head = Buffer.alloc(0);
-  #isTar = false;
   #bytes = 0;
   #entries = 0;
-  #problem: RametError | undefined;
 
   constructor(limits: TreeLimits = treeLimits) {
     this.#limits = limits;
-    this.#parser = new Parser({
-      strict: true,
-      maxMetaEntrySize: mostMetaBytes,
-      onReadEntry: (entry) => {
-        this.#problem ??= this.#problemOf(entry);
-        entry.resume();
-      },
-    });
-    this.#parser.on("error", (error: Error) => {
-      this.#problem ??= invalid(error.message);
-    });
+    const onEntry = (entry: TarEntry) => {
+      this.#check(entry);
+      return undefined;
+    };
+    this.#reader = new TarReader({ onEntry, refuse: invalid, mostHeaderBytes });
   }
 
   /** @throws RametError `InvalidArgument` */
   add(chunk: Buffer): void {
     this.#bytes += chunk.length;
     if (this.#bytes > this.#limits.bytes) throw invalid(`it is larger than ${this.#limits.bytes} bytes`);
-    if (this.#isTar) this.#parser.write(chunk);
-    else this.#begin(chunk);
-    if (this.#problem !== undefined) throw this.#problem;
-  }
-
-  /** The parser would decompress another layer, whose size nobody limits. */
-  #begin(chunk: Buffer): void {
-    this.#head = Buffer.concat([this.#head, chunk]);
-    if (this.#head.length < blockBytes) return;
-    if (this.#head.subarray(257, 262).toString("latin1") !== "ustar") throw invalid("its format is not tar");
-    this.#isTar = true;
-    this.#parser.write(this.#head);
+    this.#reader.write(chunk);
   }
 
   /** @throws RametError `InvalidArgument` */
   end(): void {
-    if (!this.#isTar) throw invalid("its format is not tar");
-    // The parser ignores a part of a header at the end.
-    if (this.#bytes % blockBytes !== 0) throw invalid("it is cut");
-    this.#parser.end();
-    if (this.#problem !== undefined) throw this.#problem;
+    if (this.#entries === 0) throw invalid("its format is not tar");
+    this.#reader.end();
   }
 
-  #problemOf({ path, type, linkpath = "" }: ReadEntry): RametError | undefined {
-    if (++this.#entries > this.#limits.entries) return invalid(`it has more than ${this.#limits.entries} entries`);
-    const name = JSON.stringify(path.slice(0, 200));
-    if (!accepted.has(type)) return invalid(`${name} is neither a file, a directory nor a link`);
-    if (!isInside(path)) return invalid(`${name} is outside of the directory`);
-    if (type === "Link" && !isInside(linkpath)) return invalid(`${name} links to a file outside of the directory`);
-    const plain = plainPath(path);
-    if (
-      [...parentsOf(plain), ...(type === "Link" ? parentsOf(plainPath(linkpath)) : [])].some((each) =>
-        this.#links.has(each),
-      )
-    )
-      return invalid(`${name} is below a symbolic link`);
-    if (type === "SymbolicLink") this.#links.add(plain);
-    // A link that is replaced by a file or a directory is none any more.
-    else if (type !== "Link") this.#links.delete(plain);
-    return undefined;
+  #check({ path, linkPath, shortPath, shortLinkPath, type }: TarEntry): void {
+    if (++this.#entries > this.#limits.entries) throw invalid(`it has more than ${this.#limits.entries} entries`);
+    const name = JSON.stringify(shownName(path.slice(0, 200)));
+    if (!accepted.has(type)) throw invalid(`${name} is neither a file, a directory nor a link`);
+    const paths = [path, shortPath];
+    const targets = type === hardLink ? [linkPath, shortLinkPath] : [];
+    if (!paths.every(isInside)) throw invalid(`${name} is outside of the directory`);
+    if (!targets.every(isInside)) throw invalid(`${name} links to a file outside of the directory`);
+    const plain = paths.map(plainPath);
+    const isBelowLink = [...plain, ...targets.map(plainPath)].flatMap(parentsOf).some((each) => this.#links.has(each));
+    if (isBelowLink) throw invalid(`${name} is below a symbolic link`);
+    // A hard link to a symbolic link is one, too.
+    const isLink = type === symbolicLink || targets.some((each) => this.#links.has(plainPath(each)));
+    for (const each of plain) {
+      if (isLink) this.#links.add(each);
+      // A link that is replaced by a file or a directory is none any more.
+      else if (type !== hardLink && path === shortPath) this.#links.delete(each);
+    }
   }
 }
 
-const accepted = new Set(["File", "OldFile", "ContiguousFile", "Directory", "SymbolicLink", "Link"]);
-
-const blockBytes = 512;
+const hardLink = "1";
+const symbolicLink = "2";
+const accepted = new Set(["0", hardLink, symbolicLink, "5", "7"]);
 
 /** A header of long names. */
-const mostMetaBytes = 64 * 1024;
+const mostHeaderBytes = 64 * 1024;
 
 function isInside(path: string): boolean {
   return path !== "" && !path.startsWith("/") && !path.split("/").includes("..") && !path.includes("\0");
