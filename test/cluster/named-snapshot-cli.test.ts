@@ -148,7 +148,7 @@ it("lists versions, rolls back and unpins", async () => {
   });
   const tables = await ramet("snapshot", "diff", "tool@1", "tool@2");
   expect(tables.stdout).toMatch(/^STEP +tool@1 +STEP +tool@2\n2 +run echo one .* 2 +run echo two /);
-  expect(tables.stdout).toMatch(/\nNote: files and packages are not compared: no store, because /);
+  expect(tables.stdout).toMatch(/\nNOTE\nfiles and packages are not compared: no store, because /);
   expect((await ramet("snapshot", "diff")).stderr).toContain("needs either versions or -f");
   const further = await ramet("snapshot", "rollback", "tool");
   expect(further.exitCode).toBe(3);

@@ -99,7 +99,15 @@ function missingOf({ checkpoint, version }: ComparedVersion): string[] {
     : [];
 }
 
-function versionTables({ from, to, recipe, changes, layers, packages, notes }: VersionDiff & ContentDiff): string {
+export function versionTables({
+  from,
+  to,
+  recipe,
+  changes,
+  layers,
+  packages,
+  notes,
+}: VersionDiff & ContentDiff): string {
   const steps = (recipe ?? []).map((one) => [
     `${one.from?.step ?? ""}`,
     one.from?.text ?? "",
@@ -108,9 +116,17 @@ function versionTables({ from, to, recipe, changes, layers, packages, notes }: V
   ]);
   const files = layers.flatMap(({ layer, largest, ...all }) => [
     [`${layer}`, `${all.files} files`, size(all.removedBytes), size(all.addedBytes), ""],
-    ...largest.map((one) => [`${layer}`, one.change, size(one.fromBytes), size(one.toBytes), one.path]),
+    ...largest.map((one) => [
+      `${layer}`,
+      // Its size is not known.
+      one.deletion ? `${one.change} (${one.change === "removed" ? "" : "not "}deleted by a layer)` : one.change,
+      one.deletion ? "" : size(one.fromBytes),
+      one.deletion ? "" : size(one.toBytes),
+      one.path,
+    ]),
   ]);
   const text = (value: unknown) => (typeof value === "string" ? value : value === null ? "" : canonicalJson(value));
+  const said = [...(recipe === null ? ["steps are not compared: an earlier release built a version"] : []), ...notes];
   const tables = [
     steps.length > 0 ? table(["STEP", from, "STEP", to], steps) : "",
     packages.length > 0
@@ -126,9 +142,12 @@ function versionTables({ from, to, recipe, changes, layers, packages, notes }: V
           changes.map((one) => [one.field, text(one.from), text(one.to)]),
         )
       : "",
-    [...(recipe === null ? ["steps are not compared: an earlier release built a version"] : []), ...notes]
-      .map((note) => `Note: ${note}\n`)
-      .join(""),
+    said.length > 0
+      ? table(
+          ["NOTE"],
+          said.map((note) => [note]),
+        )
+      : "",
   ].filter((one) => one !== "");
   return tables.length === 0 ? `${from} and ${to} do not differ\n` : tables.join("\n");
 }
