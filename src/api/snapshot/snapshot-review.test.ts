@@ -1,9 +1,10 @@
 import { expect, it } from "vitest";
 import { comparedVersion } from "../../../test/setup/compared-version.ts";
 import { Sandbox, sandboxKind } from "../kinds/sandbox.ts";
+import { SandboxSet } from "../kinds/sandbox-set.ts";
 import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
 import type { RecipeStep } from "../recipe/recipe.ts";
-import { reviewHeadings, reviewRow, reviewSnapshot, type ReviewFacts } from "./snapshot-review.ts";
+import { followsSnapshot, reviewHeadings, reviewRow, reviewSnapshot, type ReviewFacts } from "./snapshot-review.ts";
 import { snapshotDigest } from "./snapshot-digest.ts";
 
 const steps = (rows: number): RecipeStep[] => [{ run: "pip install pandas" }, { run: `make ${rows}` }, { run: "id" }];
@@ -84,6 +85,28 @@ it("rebuilds nothing and rolls nothing without a change, while pinned, and until
     steps: { reused: 0, rebuilt: 3 },
     ...none,
   });
+});
+
+it("lists the sets that follow the name, not those that name a version", () => {
+  const set = (reference: string) =>
+    SandboxSet.parse({
+      apiVersion: sandboxKind.apiVersion,
+      kind: "SandboxSet",
+      metadata: {
+        name: "pool",
+        namespace: "t",
+        uid: "u",
+        resourceVersion: "1",
+        creationTimestamp: "2026-01-01T00:00:00Z",
+      },
+      spec: { replicas: 1, template: { metadata: { annotations: { "ramet.dev/restore-from": reference } }, spec: {} } },
+    });
+  expect(["data", "data@1", "data2"].map((reference) => followsSnapshot(set(reference), "data"))).toEqual([
+    true,
+    false,
+    false,
+  ]);
+  expect(reviewHeadings).toContain("| Pools that follow the name |");
 });
 
 it("says that a kept version becomes current again, and when clones could not be listed", () => {

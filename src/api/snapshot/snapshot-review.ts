@@ -20,7 +20,7 @@ export interface SnapshotReview {
   estimate?: { milliseconds: number; isPartial: boolean };
   /** The size of the current version. */
   sizeBytes?: number;
-  /** The sets that replace their sandboxes. */
+  /** The sets that follow the name, and so replace their sandboxes. One that names a version changes only with its own object. */
   rolls: readonly { name: string; replicas: number }[];
   /** The sandboxes that keep the current version. Undefined: they could not be listed. */
   clones?: readonly string[];
@@ -124,7 +124,7 @@ const headings = [
   "Steps rebuilt",
   "Minutes",
   "Current size",
-  "Pools that roll",
+  "Pools that follow the name",
   "Clones that keep the old version",
 ];
 
