@@ -131,13 +131,19 @@ export class TarReader {
     this.#long = {};
     const path = records.get("path") ?? long.L ?? header.path;
     const linkPath = records.get("linkpath") ?? long.K ?? header.linkPath;
-    const isFile = header.type === "0" || header.type === "7";
-    // Programs that ignore the records use the size in the header.
-    const sizes = [header.sizeBytes, Number(records.get("size") ?? header.sizeBytes)];
-    if (sizes[0] !== sizes[1] || (!isFile && sizes[0] !== 0)) throw refuse(`${shownName(path)} has an impossible size`);
-    if (path === "" || (isFile && path.endsWith("/"))) throw refuse(`${shownName(path)} is not the name of a file`);
-    return { ...header, path, linkPath, records };
+    const entry = { ...header, path, linkPath, records };
+    const problem = problemOf(entry);
+    if (problem !== undefined) throw refuse(`${shownName(path.slice(0, 200))} ${problem}`);
+    return entry;
   }
+}
+
+function problemOf({ type, path, sizeBytes, records }: TarEntry): string | undefined {
+  const isFile = type === "0" || type === "7";
+  // Programs that ignore the records use the size in the header.
+  const isSized = Number(records.get("size") ?? sizeBytes) === sizeBytes && (isFile || sizeBytes === 0);
+  if (!isSized) return "has an impossible size";
+  return path === "" || (isFile && path.endsWith("/")) ? "is not the name of a file" : undefined;
 }
 
 /** A name as text. Bytes that are not UTF-8 are shown as `\xff`. */
@@ -169,7 +175,10 @@ function headerOf(block: Buffer, refuse: TarReaderOptions["refuse"]): TarEntry {
   const path = prefix === "" ? text(0, 100) : `${prefix}/${text(0, 100)}`;
   const linkPath = text(157, 257);
   return {
-    ...{ path, linkPath, shortPath: path, shortLinkPath: linkPath },
+    path,
+    linkPath,
+    shortPath: path,
+    shortLinkPath: linkPath,
     type: block[156] === 0 ? "0" : block.toString("latin1", 156, 157),
     mode: number(100, 108),
     uid: number(108, 116),
@@ -197,7 +206,7 @@ function recordsIn(text: string, refuse: TarReaderOptions["refuse"]): Map<string
     if (!isWhole) throw refuse("a header has a record that is not valid");
     const [key, value] = [text.slice(at + start.length, equals), text.slice(equals + 1, end - 1)];
     if (records.has(key) || !isValidRecord(key, value))
-      throw refuse(`a header has an invalid record ${shownName(key)}`);
+      throw refuse(`a header has an invalid record ${shownName(key.slice(0, 200))}`);
     records.set(key, value);
     at = end;
   }

@@ -220,6 +220,8 @@ it("limits the entries and the bytes of names", async () => {
   const archive = tarArchive(directoryAt("abcd"), at("abcd/efgh"), at("abcd/.wh.i"));
   expect((await read(archive, {})).textBytes).toBe(19);
   await expect(read(archive, { textBytes: 18 })).rejects.toMatchObject({ code: "CheckpointTooLarge" });
+  const long = tarArchive(at("a", { records: [tarRecord("path", "a".repeat(5000))] }));
+  await expect(read(long, {})).rejects.toThrow("a path has more than 4096 bytes");
   await expect(read(archive, { entries: 2 })).rejects.toMatchObject({ code: "CheckpointTooLarge" });
 });
 

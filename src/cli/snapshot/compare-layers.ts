@@ -206,34 +206,43 @@ function placeOf(directory: string, name: string): string {
 
 function layerChanges(...roots: Pair<Node>): LayerChange[] {
   const byLayer = new Map<number, FileChange[]>();
-  const visit = (path: string, [old, now]: Pair<Node | undefined>, isListed: boolean) => {
-    const { layer = 0, change } = changeAt(path, [old, now], isListed) ?? {};
-    const changes = byLayer.get(layer) ?? [];
-    if (change !== undefined) byLayer.set(layer, changes);
-    if (change !== undefined) changes.push(change);
-    for (const name of new Set([...(old?.below.keys() ?? []), ...(now?.below.keys() ?? [])]))
-      visit(
-        path === "" ? name : `${path}/${name}`,
-        [old?.below.get(name), now?.below.get(name)],
-        isListed || hides(old) || hides(now),
-      );
+  const visit = (path: string, [old, now]: Pair<Node>, isListed: boolean) => {
+    const found = contentChange(path, old.file, now.file) ?? (isListed ? undefined : deletion(path, old, now));
+    if (found !== undefined) {
+      const changes = byLayer.get(found.layer) ?? [];
+      byLayer.set(found.layer, changes);
+      changes.push(found.change);
+    }
+    const isBelow = isListed || hides(old) || hides(now);
+    for (const name of new Set([...old.below.keys(), ...now.below.keys()]))
+      visit(`${path}/${name}`, [old.below.get(name) ?? absent, now.below.get(name) ?? absent], isBelow);
   };
   visit("", roots, false);
   return [...byLayer].sort(([a], [b]) => a - b).map(([layer, changes]) => summary(layer, changes));
 }
 
-/** @param isListed whether a version deletes what lower layers have in a directory above */
-function changeAt(path: string, [old, now]: Pair<Node | undefined>, isListed: boolean) {
-  const [from, to] = [old?.file, now?.file];
+const absent: Node = { below: new Map() };
+
+interface Found {
+  layer: number;
+  change: FileChange;
+}
+
+function contentChange(path: string, from: Node["file"], to: Node["file"]): Found | undefined {
+  const one = to ?? from;
+  if (one === undefined || from?.id === to?.id) return undefined;
+  const change = from === undefined ? "added" : to === undefined ? "removed" : "changed";
   const sizes = { fromBytes: from?.sizeBytes ?? 0, toBytes: to?.sizeBytes ?? 0 };
-  if (from?.id !== to?.id) {
-    const change = from === undefined ? "added" : to === undefined ? "removed" : "changed";
-    return { layer: (to ?? from)?.layer, change: { path, change, ...sizes } as const };
-  }
-  const isDeleted = old?.hiddenBy !== undefined;
-  if (from !== undefined || isListed || isDeleted === (now?.hiddenBy !== undefined)) return undefined;
-  const change = isDeleted ? "added" : "removed";
-  return { layer: now?.hiddenBy ?? old?.hiddenBy, change: { path, change, deletion: true, ...sizes } as const };
+  return { layer: one.layer, change: { path: path.slice(1), change, ...sizes } };
+}
+
+/** A deletion of what only lower layers or the image have. */
+function deletion(path: string, old: Node, now: Node): Found | undefined {
+  const layer = now.hiddenBy ?? old.hiddenBy;
+  const isSame = (old.hiddenBy === undefined) === (now.hiddenBy === undefined);
+  if (layer === undefined || isSame || old.file !== undefined) return undefined;
+  const change = old.hiddenBy === undefined ? "removed" : "added";
+  return { layer, change: { path: path.slice(1), change, deletion: true, fromBytes: 0, toBytes: 0 } };
 }
 
 function summary(layer: number, changes: readonly FileChange[]): LayerChange {

@@ -49,6 +49,7 @@ const mostHeaderBytes = 1024 ** 2;
 const whiteout = ".wh.";
 /** Bounds what the parents of a path cost. */
 const mostParts = 64;
+const mostPathBytes = 4096;
 const grantMilliseconds = 600_000;
 
 /**
@@ -104,6 +105,7 @@ function add(files: LayerFiles, read: TarEntry, limits: LayerLimits): TarContent
 
 /** A layer with other paths is never mounted. */
 function checkPlace({ entries, directories, deleted }: LayerFiles, path: string): void {
+  if (path.length > mostPathBytes) throw tooLarge(`a path has more than ${mostPathBytes} bytes`);
   const parts = path.split("/", mostParts + 1);
   if (parts.length > mostParts) throw tooLarge(`a path has more than ${mostParts} parts`);
   if (parts.some((part) => part === "" || part === "." || part === ".." || part.startsWith(whiteout)))
@@ -151,22 +153,33 @@ const NpmManifest = z.object({ name: z.string().min(1).max(214), version: z.stri
 function dpkgPackages(text: string): Map<string, string> {
   const packages = new Map<string, string>();
   let fields = new Map<string, string>();
-  for (let at = 0; at <= text.length;) {
-    const found = text.indexOf("\n", at);
-    const end = found < 0 ? text.length : found;
-    const line = text.slice(at, end).trimEnd();
-    at = end + 1;
+  for (const line of linesOf(text)) {
     const colon = line.indexOf(":");
     const field = line.slice(0, Math.max(0, colon));
     if (dpkgFields.has(field) && !fields.has(field)) fields.set(field, line.slice(colon + 1).trim());
-    if (line !== "" && at <= text.length) continue;
-    const [name = "", version = ""] = [fields.get("Package"), fields.get("Version")];
-    const isKnown = name !== "" && version !== "" && name.length <= 256 && version.length <= 256;
-    if (isKnown && fields.get("Status")?.endsWith(" installed") === true)
-      packages.set(`${name}:${fields.get("Architecture") ?? ""}`, version);
+    if (line !== "") continue;
+    addPackage(packages, fields);
     fields = new Map();
   }
   return packages;
+}
+
+/** Ends with an empty line. */
+function* linesOf(text: string): Generator<string> {
+  for (let at = 0; at < text.length;) {
+    const found = text.indexOf("\n", at);
+    const end = found < 0 ? text.length : found;
+    yield text.slice(at, end).trimEnd();
+    at = end + 1;
+  }
+  yield "";
+}
+
+function addPackage(packages: Map<string, string>, fields: ReadonlyMap<string, string>): void {
+  const [name = "", version = ""] = [fields.get("Package"), fields.get("Version")];
+  const isKnown = [name, version].every((each) => each !== "" && each.length <= 256);
+  if (isKnown && fields.get("Status")?.endsWith(" installed") === true)
+    packages.set(`${name}:${fields.get("Architecture") ?? ""}`, version);
 }
 
 const dpkgFields = new Set(["Package", "Version", "Status", "Architecture"]);
