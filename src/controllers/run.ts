@@ -19,7 +19,8 @@ import { type RegistryAccess, RegistryTransport } from "../registry/registry-tra
 import { checkpointController } from "./checkpoint/controller.ts";
 import { createCache } from "./cluster/cache.ts";
 import type { Controller, ControllerParts } from "./cluster/controller-parts.ts";
-import { DataFindings, StoreReports } from "./cluster/data-findings.ts";
+import { DataFindings } from "./cluster/data-findings.ts";
+import { StoreReports } from "./cluster/store-reports.ts";
 import { Departures } from "./cluster/departures.ts";
 import { requestsOfOthers } from "./cluster/move-facts.ts";
 import { Exclusion, NamespaceQuotas, createInformers } from "./cluster/resources.ts";

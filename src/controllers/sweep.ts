@@ -9,7 +9,8 @@ import { type Clock, delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Informer } from "../kube/informer.ts";
-import type { DataFindings, StoreReports } from "./cluster/data-findings.ts";
+import type { DataFindings } from "./cluster/data-findings.ts";
+import type { StoreReports } from "./cluster/store-reports.ts";
 import { dataNameOf, ownDataNameOf } from "./cluster/pause-checkpoint.ts";
 import type { SweepMetrics } from "./metrics.ts";
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { KubeObject } from "../../kube/object.ts";
 import { ignoredReport } from "../object/get.ts";
 import type { Explanation } from "./explanation.ts";
-import { withIgnored } from "./gather.ts";
+import { withIgnored } from "./other-kind-rules.ts";
 
 const since = "2030-01-01T00:00:00Z";
 const metadata = { name: "a", namespace: "t", uid: "u", resourceVersion: "1", creationTimestamp: since };

@@ -1,4 +1,3 @@
-import { lastExpiry, unexpired } from "../../api/keys/api-key-rules.ts";
 import { ApiKey } from "../../api/kinds/api-key.ts";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
@@ -7,19 +6,18 @@ import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
-import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { isCloneable } from "../../api/state/checkpoint.ts";
 import { problemIn } from "../../api/state/problem.ts";
 import { Storage } from "../../api/state/storage.ts";
-import { RametError } from "../../base/errors.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import { type KubeObject, controllerOf } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { Cluster } from "../cluster/cluster.ts";
-import { type IgnoredReport, ignoredReport } from "../object/get.ts";
+import { ignoredReport } from "../object/get.ts";
 import type { UserKindName } from "../object/user-kind.ts";
 import { explainCheckpoint, isFreedByDeletion, withStorage } from "./checkpoint-rules.ts";
-import { type Explanation, completed, generalRemedy } from "./explanation.ts";
+import type { Explanation } from "./explanation.ts";
+import { explainKey, explainTemplate, withIgnored } from "./other-kind-rules.ts";
 import { type Cause, type CommonFacts, NodeFacts, PodFacts, valueOf } from "./facts.ts";
 import { type FactReader, absent } from "./read.ts";
 import { explainSandbox } from "./sandbox-rules.ts";
@@ -165,44 +163,3 @@ export class Explainer {
 }
 
 const mostMembers = 100;
-
-/** Explains whether sandboxes can be created from a template. Pure: a template has no status. */
-export function explainTemplate({ metadata, spec }: SandboxTemplate): Explanation {
-  const retry = "Sandboxes are created from it as soon as it is corrected";
-  const shared = { since: metadata.creationTimestamp, retry };
-  try {
-    const image = parsePodTemplate(spec.template).spec.containers[0]?.image ?? "";
-    return completed({ state: "healthy", cause: `Its fields are valid; sandboxes run the image ${image}` }, shared);
-  } catch (thrown) {
-    const { code, message, hint } = RametError.from(thrown);
-    return completed({ cause: message, reason: code, action: hint ?? generalRemedy(code) }, shared);
-  }
-}
-
-/** Adds fields without effect to the explanation of an object without another problem. Pure. */
-export function withIgnored(explanation: Explanation, ignored: IgnoredReport | undefined): Explanation {
-  if (ignored === undefined || explanation.state !== "healthy") return explanation;
-  return {
-    ...explanation,
-    state: "degraded",
-    cause: `${explanation.cause}; but not everything in its manifest applies: ${ignored.message}`,
-    reason: ignored.reason,
-    since: ignored.since,
-    action: remedies[ignored.reason] ?? "Remove these fields, or keep them for other clusters",
-  };
-}
-
-const remedies: Readonly<Record<string, string>> = {
-  TemplateChanged: "Create another sandbox from the changed template, or undo the change",
-};
-
-/** Explains whether an API key is accepted. Pure: a key has no status. */
-function explainKey({ metadata, spec }: ApiKey, now: Date): Explanation {
-  const { name, namespace, creationTimestamp: since } = metadata;
-  if (unexpired(spec.digests, now).length > 0) {
-    const cause = `Its requests are authorized as the service account ${spec.serviceAccountName} in namespace ${namespace}`;
-    return completed({ state: "healthy", cause, since });
-  }
-  const action = `Give it a new value with: ramet key rotate ${name} -n ${namespace}`;
-  return completed({ cause: "All its values have expired", since: lastExpiry(spec.digests), action });
-}

@@ -12,7 +12,7 @@ import { scratchHint, spaceHint } from "../../store/store-error.ts";
 import { explainCheckpoint, isFreedByDeletion, withStorage } from "./checkpoint-rules.ts";
 import { renderExplained } from "./explain.ts";
 import type { Cause } from "./facts.ts";
-import { explainTemplate } from "./gather.ts";
+import { explainTemplate } from "./other-kind-rules.ts";
 import { explainClaim, explainSet } from "./set-rules.ts";
 import { explainSnapshot } from "./snapshot-rules.ts";
 

@@ -16,13 +16,13 @@ import {
   isProvisioning,
   lastEventOf,
   phaseOfSnapshot,
-  preparing,
   refersTo,
   restores,
   resyncedBy,
   retriedBy,
   touch,
 } from "./volume-facts.ts";
+import { preparing } from "./preparation-rule.ts";
 
 export function explainVolumeSnapshot(facts: Facts): Explanation {
   const { metadata, status } = facts.snapshot;

@@ -18,7 +18,8 @@ import type { Engines } from "../images/engines.ts";
 import type { NodeCpus } from "../nodes/node-cpus.ts";
 import type { Node } from "../nodes/nodes.ts";
 import type { Cache } from "./cache.ts";
-import type { DataFindings, StoreReports } from "./data-findings.ts";
+import type { DataFindings } from "./data-findings.ts";
+import type { StoreReports } from "./store-reports.ts";
 import type { Departures } from "./departures.ts";
 import type { Informers, NamespaceQuotas } from "./resources.ts";
 
