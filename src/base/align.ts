@@ -28,6 +28,13 @@ export function align(before: readonly unknown[], after: readonly unknown[]): Al
   };
 }
 
+/** The differences in the order of their indexes, of which no two are equal. */
+export function inOrder(alignment: Alignment): { index: number; kind: keyof Alignment }[] {
+  const kinds = ["changed", "removed", "added"] as const;
+  const all = kinds.flatMap((kind) => alignment[kind].map((index) => ({ index, kind })));
+  return all.toSorted((a, b) => a.index - b.index);
+}
+
 /** The lengths of the longest common subsequences of the ends of both lists. */
 function commonLengths(old: readonly string[], now: readonly string[]): number[][] {
   const lengths = Array.from({ length: old.length + 1 }, () => Array<number>(now.length + 1).fill(0));

@@ -7,7 +7,7 @@ import { canonicalJson } from "../../../src/base/canonical-json.ts";
 import { defined } from "../../../src/base/defined.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { ObjectName } from "../../../src/kube/object.ts";
-import { align } from "../../../src/base/align.ts";
+import { align, inOrder } from "../../../src/base/align.ts";
 import { changedProperties, diffByTable, type DiffResult, type HandlerContext, type Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { digestOfInputs } from "./check.ts";
@@ -121,14 +121,13 @@ function sourceChange({ before, after }: SnapshotChange): string[] {
 }
 
 function recipeChanges({ before, after }: SnapshotChange): string[] {
-  const { changed, removed, added } = align(before.recipe, after.recipe);
-  const changes = [
-    ...changed.map((index) => ({ index, text: stepChange(before.recipe[index], after.recipe[index]) })),
-    ...removed.map((index) => ({ index, text: ` removed: ${describeStep(before.recipe[index] ?? {})}` })),
-    ...added.map((index) => ({ index, text: ` added: ${describeStep(after.recipe[index] ?? {})}` })),
-  ]
-    .toSorted((a, b) => a.index - b.index)
-    .map(({ index, text }) => `recipe[${index}]${text}`);
+  const texts = {
+    changed: (index: number) => stepChange(before.recipe[index], after.recipe[index]),
+    removed: (index: number) => ` removed: ${describeStep(before.recipe[index] ?? {})}`,
+    added: (index: number) => ` added: ${describeStep(after.recipe[index] ?? {})}`,
+  };
+  const differences = inOrder(align(before.recipe, after.recipe));
+  const changes = differences.map(({ index, kind }) => `recipe[${index}]${texts[kind](index)}`);
   return changes.length <= mostSteps
     ? changes
     : [...changes.slice(0, mostSteps), `and ${changes.length - mostSteps} more steps`];

@@ -201,6 +201,9 @@ export const restoreFromAnnotations = [
   "checkpoint.alibabacloud.com/restore-from",
 ] as const;
 
+/** The annotations with what a Sandbox was created from: as it was requested, and the checkpoint that was then found. */
+export const originAnnotations = [...restoreFromAnnotations, annotations.resolvedCheckpoint] as const;
+
 export const labels = {
   sandboxPool: "agents.kruise.io/sandbox-pool",
   sandboxTemplate: "agents.kruise.io/sandbox-template",

@@ -119,5 +119,5 @@ export const registrySecretPrefix = "ramet-registry-";
 /** A directory of nodes that is not one of theirs, in a form that an admission policy can compare. */
 export const nodeDirectoryPattern = /^(\/[A-Za-z0-9][-A-Za-z0-9._]*){2,}$/;
 
-/** Matches the ids of `engineId`. In a file of its own, because the command line starts without zod. */
+/** Matches the ids of `engineId`. It is not beside that function, because the command line starts without zod. */
 export const engineIdPattern = /^[0-9a-f]{12}$/;

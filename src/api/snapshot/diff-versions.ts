@@ -7,8 +7,9 @@ import { describeStep, type RecipeStep } from "../recipe/recipe.ts";
 import { shortDigestOf } from "../schema/digest.ts";
 import type { CopiedContent } from "./snapshot-digest.ts";
 import { printSnapshotReference } from "./snapshot-reference.ts";
-import { align } from "../../base/align.ts";
+import { align, inOrder } from "../../base/align.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
+import { defined } from "../../base/defined.ts";
 
 /** A version, and its Checkpoint if that was found. */
 export interface ComparedVersion {
@@ -90,12 +91,11 @@ function stepChanges(...versions: [ComparedVersion, ComparedVersion]): StepChang
     ({ checkpoint }) => checkpoint && jsonAnnotation(checkpoint, annotations.recipe, RecordedRecipe),
   );
   if (old === undefined || now === undefined) return null;
-  const { changed, removed, added } = align(old, now);
   const at = (steps: typeof old, index: number) => ({ step: index + 1, text: steps[index]?.text ?? "" });
-  const changes = [
-    ...changed.map((index) => ({ index, change: { from: at(old, index), to: at(now, index) } })),
-    ...removed.map((index) => ({ index, change: { from: at(old, index) } })),
-    ...added.map((index) => ({ index, change: { to: at(now, index) } })),
-  ];
-  return changes.toSorted((a, b) => a.index - b.index).map(({ change }) => change);
+  return inOrder(align(old, now)).map(({ index, kind }) =>
+    defined({
+      from: kind === "added" ? undefined : at(old, index),
+      to: kind === "removed" ? undefined : at(now, index),
+    }),
+  );
 }

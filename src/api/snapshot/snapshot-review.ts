@@ -1,7 +1,7 @@
 import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
 import type { SandboxSet } from "../kinds/sandbox-set.ts";
 import type { Sandbox } from "../kinds/sandbox.ts";
-import { annotations, restoreFromAnnotations } from "../names/labels.ts";
+import { originAnnotations, restoreFromAnnotations } from "../names/labels.ts";
 import { describeStep, type RecipeStep } from "../recipe/recipe.ts";
 import { hasEnded } from "../state/sandbox.ts";
 import { readableBytes } from "../../base/quantity.ts";
@@ -97,9 +97,7 @@ function isCloneOf(sandbox: Sandbox, name: string, current: { version: number; d
   const { annotations: given = {}, ownerReferences = [] } = sandbox.metadata;
   const { checkpointId, version, digest } = current;
   const texts = [checkpointId, `${name}@${version}`, `${name}@${digest}`];
-  const isOfVersion = [annotations.resolvedCheckpoint, ...restoreFromAnnotations].some((key) =>
-    texts.includes(given[key] ?? ""),
-  );
+  const isOfVersion = originAnnotations.some((key) => texts.includes(given[key] ?? ""));
   return isOfVersion && !hasEnded(sandbox) && !ownerReferences.some(({ kind }) => kind === "SandboxSet");
 }
 

@@ -6,7 +6,7 @@ import {
   sandboxTemplateKind,
 } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { annotations, originAnnotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { guestClientPort } from "../../api/wire/cell-api.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
@@ -91,7 +91,7 @@ const pausable = { [annotations.acsPauseEnabled]: "true" };
 function withAnnotations(source: SandboxTemplateSpec, added: Record<string, string>): SandboxTemplateSpec {
   const template = (source.template ?? {}) as { metadata?: { annotations?: Record<string, string> } };
   const own = Object.entries(template.metadata?.annotations ?? {});
-  const origins: readonly string[] = [...restoreFromAnnotations, annotations.resolvedCheckpoint];
+  const origins: readonly string[] = originAnnotations;
   const kept = Object.fromEntries(own.filter(([key]) => !origins.includes(key)));
   const metadata = { ...template.metadata, annotations: { ...kept, ...added } };
   return { ...source, template: { ...template, metadata } };

@@ -127,28 +127,16 @@ export function versionTables({
   ]);
   const text = (value: unknown) => (typeof value === "string" ? value : value === null ? "" : canonicalJson(value));
   const said = [...(recipe === null ? ["steps are not compared: an earlier release built a version"] : []), ...notes];
-  const tables = [
-    steps.length > 0 ? table(["STEP", from, "STEP", to], steps) : "",
-    packages.length > 0
-      ? table(
-          ["PACKAGE", "NAME", from, to],
-          packages.map((one) => [one.kind, one.name, one.from ?? "", one.to ?? ""]),
-        )
-      : "",
-    files.length > 0 ? table(["LAYER", "FILES", from, to, "PATH"], files) : "",
-    changes.length > 0
-      ? table(
-          ["FIELD", from, to],
-          changes.map((one) => [one.field, text(one.from), text(one.to)]),
-        )
-      : "",
-    said.length > 0
-      ? table(
-          ["NOTE"],
-          said.map((note) => [note]),
-        )
-      : "",
-  ].filter((one) => one !== "");
+  const ofPackages = packages.map((one) => [one.kind, one.name, one.from ?? "", one.to ?? ""]);
+  const ofChanges = changes.map((one) => [one.field, text(one.from), text(one.to)]);
+  const parts: [string[], string[][]][] = [
+    [["STEP", from, "STEP", to], steps],
+    [["PACKAGE", "NAME", from, to], ofPackages],
+    [["LAYER", "FILES", from, to, "PATH"], files],
+    [["FIELD", from, to], ofChanges],
+    [["NOTE"], said.map((note) => [note])],
+  ];
+  const tables = parts.filter(([, rows]) => rows.length > 0).map(([headings, rows]) => table(headings, rows));
   return tables.length === 0 ? `${from} and ${to} do not differ\n` : tables.join("\n");
 }
 

@@ -53,7 +53,7 @@ const mostPathBytes = 4096;
 const grantMilliseconds = 600_000;
 
 /**
- * Reads a layer from a store. Its content comes from a sandbox: it is never unpacked, and what cannot be read is no error of its own.
+ * Reads a layer from a store. Its content comes from a sandbox, so it is never unpacked.
  * @throws RametError those of the store; `CheckpointTooLarge` above a limit; `KeyUnavailable` if it is encrypted; `InvalidArgument`
  */
 export async function readLayer(

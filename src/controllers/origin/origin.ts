@@ -1,6 +1,6 @@
 import { type Checkpoint, type CheckpointPart, volumeParts } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { annotations, originAnnotations } from "../../api/names/labels.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import {
   type SnapshotReference,
@@ -265,7 +265,7 @@ export function templateOriginReferences(template: Record<string, unknown> | und
 }
 
 function namedBy(values: Record<string, unknown> | undefined): string[] {
-  return [...restoreFromAnnotations, annotations.resolvedCheckpoint].flatMap((key) => {
+  return originAnnotations.flatMap((key) => {
     const value = values?.[key];
     return typeof value === "string" && value !== "" ? [value] : [];
   });
