@@ -15,7 +15,7 @@ const world = new RulesWorld();
 beforeAll(() => world.open());
 afterAll(() => world.close());
 
-it("writes a sandbox twice and creates one Pod for it, and writes a checkpoint three times and creates its template", async () => {
+it("writes a sandbox three times and creates one Pod for it, and writes a checkpoint three times and creates its template", async () => {
   await world.inNewNamespace();
   // The first sandbox starts slowly.
   await world.running("first");
@@ -35,9 +35,10 @@ it("writes a sandbox twice and creates one Pod for it, and writes a checkpoint t
     status?.phase === "Pending" ? (status.message ?? "") : undefined,
   );
   await world.running("a");
+  // The finalizer, the Pod in which it starts, and that it runs.
   await expect
     .poll(() => withoutNotices(writes(), statuses, "patch sandboxes status"))
-    .toEqual(["create pods", "patch sandboxes", "patch sandboxes status"]);
+    .toEqual(["create pods", "patch sandboxes", "patch sandboxes status", "patch sandboxes status"]);
   statuses.stop();
   // The notices have different reasons, so none is written twice.
   expect(new Set(statuses.notices()).size).toBe(statuses.notices().length);

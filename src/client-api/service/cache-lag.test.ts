@@ -4,7 +4,7 @@ import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { Followers } from "../../kube/followers.ts";
 import { ObjectStore } from "../../kube/store.ts";
-import { untilSandboxKnown } from "./cache-lag.ts";
+import { untilKnown } from "./cache-lag.ts";
 
 it("answers a creation when lists have the sandbox, also if the watch lags behind", async () => {
   const clock = new ManualClock();
@@ -17,7 +17,7 @@ it("answers a creation when lists have the sandbox, also if the watch lags behin
     spec: { template: { spec: { containers: [{ name: "main", image: "python" }] } } },
   });
   let listed: Sandbox | undefined;
-  const answered = untilSandboxKnown({ sandboxes }, sandbox, new AbortController().signal).then(() => {
+  const answered = untilKnown(sandboxes, sandbox, new AbortController().signal).then(() => {
     listed = store.get("t/a");
   });
   clock.advance(2_000);

@@ -11,7 +11,7 @@ import type { ServiceParts } from "./parts.ts";
 export const lagMilliseconds = 200;
 /** How long an object is awaited that this server has written. */
 const writtenMilliseconds = 500;
-/** The same for a sandbox that it has created, which no list may lack. */
+/** The same for an object that it has created, which no list may lack. */
 const createdMilliseconds = 5_000;
 /** How long the API server may take to answer before the cache is used instead. */
 const readMilliseconds = 1_000;
@@ -37,15 +37,15 @@ export async function awaitInCache<T>(
   return known === undefined ? find() : known.found;
 }
 
-/** Waits until the cache has a sandbox, so that the next request finds and lists it, but not for a watch that is broken. */
-export function untilSandboxKnown(
-  { sandboxes }: Pick<ServiceParts, "sandboxes">,
-  written: Sandbox,
+/** Waits until the cache has an object that was created, so that the next request finds and lists it, but not for a watch that is broken. */
+export function untilKnown<T extends KubeObject>(
+  followers: Followers<T>,
+  created: T,
   signal: AbortSignal,
-): Promise<Sandbox> {
-  return sandboxes
-    .until(written.metadata.uid, (sandbox) => sandbox, shown(written, signal, createdMilliseconds))
-    .catch(() => written);
+): Promise<T> {
+  return followers
+    .until(created.metadata.uid, (cached) => cached, shown(created, signal, createdMilliseconds))
+    .catch(() => created);
 }
 
 /** Waits for a moment until the cache has the version, the tags and the builds of a named snapshot, which the next request may use. */

@@ -10,7 +10,7 @@ import { describeReport } from "../../kube/conditions.ts";
 import { untilCaptured } from "../../operations/capture.ts";
 import { objectOf, observed, type Settled, type Wait } from "../../operations/objects.ts";
 import { requestRollback, untilRolledBack } from "../../operations/roll-back.ts";
-import { awaitInCache, unlessTimeout } from "./cache-lag.ts";
+import { awaitInCache, unlessTimeout, untilKnown } from "./cache-lag.ts";
 import { unknown } from "./find-sandbox.ts";
 import { verifiedState } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
@@ -66,7 +66,8 @@ export async function startCheckpoint(
       signal,
     )
     .catch(unlessCode("AlreadyExists"));
-  return created ?? startedBefore(parts, { namespace: at.namespace, name: objectName }, start);
+  if (created !== undefined) return untilKnown(parts.checkpoints, created, signal);
+  return startedBefore(parts, { namespace: at.namespace, name: objectName }, start);
 }
 
 /** The checkpoint of an earlier attempt of the request. @throws RametError `AlreadyExists` if another request has created it */

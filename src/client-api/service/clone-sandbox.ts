@@ -10,7 +10,7 @@ import { failureOf } from "../../kube/conditions.ts";
 import { snapshotClassesIn, snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { untilCapturing } from "../../operations/capture.ts";
 import { createClaimed } from "../../operations/claim/claim-sandbox.ts";
-import { untilSandboxKnown } from "./cache-lag.ts";
+import { untilKnown } from "./cache-lag.ts";
 import { servingStates, verifiedState } from "./lifecycle.ts";
 import {
   checkNameIsFree,
@@ -51,7 +51,7 @@ export interface StartedClone {
 export async function startClone(parts: ServiceParts, source: Sandbox, create: CloneSandbox): Promise<StartedClone> {
   const { namespace, name: sourceName } = source.metadata;
   const repeated = await checkNameIsFree(parts, { ...create, namespace });
-  if (repeated !== undefined) return startedBefore(parts, await untilSandboxKnown(parts, repeated, create.signal));
+  if (repeated !== undefined) return startedBefore(parts, await untilKnown(parts.sandboxes, repeated, create.signal));
   const checkpoint = await startCapture(parts, source, create);
   const reference = checkpoint.status?.checkpointId ?? "";
   const own = { ...create.annotations, [annotations.clonedFrom]: sourceName };

@@ -21,7 +21,7 @@ import { objectOf } from "../../operations/objects.ts";
 import type { ServiceParts } from "./parts.ts";
 import { currentSource, findWarmSet, type Source } from "./source.ts";
 import { startUnder, type StartUnder } from "./start-under.ts";
-import { unlessTimeout, untilSandboxKnown } from "./cache-lag.ts";
+import { unlessTimeout, untilKnown } from "./cache-lag.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 
 /** The end of a sandbox whose time is over. */
@@ -222,7 +222,7 @@ export async function createNamed(parts: ServiceParts, create: CreateNamed, sour
   const sandbox = await createClaimed(model, request, parts.claims).catch((error: unknown) => {
     throw RametError.from(error).code === "Conflict" ? taken(name, error) : error;
   });
-  return untilSandboxKnown(parts, sandbox, signal);
+  return untilKnown(parts.sandboxes, sandbox, signal);
 }
 
 /** Whether a request has created this sandbox. */

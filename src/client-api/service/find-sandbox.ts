@@ -1,7 +1,7 @@
 import { clientSandboxId } from "../../api/pod/client-environment.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
-import { lagMilliseconds, unlessTimeout, untilSandboxKnown } from "./cache-lag.ts";
+import { lagMilliseconds, unlessTimeout, untilKnown } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { labels } from "../../api/names/labels.ts";
@@ -59,7 +59,7 @@ export async function findSandboxByName(
   const cached = informers.sandboxes.store.get(`${namespace}/${name}`);
   const found = cached ?? (await informers.sandboxes.resource.find({ namespace, name }, { signal }));
   if (found === undefined || !isForClients(found)) throw unknown(name);
-  return cached === undefined ? untilSandboxKnown({ sandboxes }, found, signal) : writes.latest(cached);
+  return cached === undefined ? untilKnown(sandboxes, found, signal) : writes.latest(cached);
 }
 
 export function unknown(id: string): RametError {

@@ -6,7 +6,7 @@ import { observed } from "../../../operations/objects.ts";
 import { needs } from "../../keys/needs.ts";
 import { requestIdOf } from "../../routes/route.ts";
 import { sendEvents } from "../../routes/sse.ts";
-import { untilSandboxKnown } from "../../service/cache-lag.ts";
+import { untilKnown } from "../../service/cache-lag.ts";
 import { checkRestorable, clientCheckpointId, findCheckpoint } from "../../service/checkpoints.ts";
 import { metadataAnnotation } from "../../service/client-metadata.ts";
 import { forkSandbox } from "../../service/clone-sandbox.ts";
@@ -109,7 +109,7 @@ export const sandboxRoutes: readonly NativeRoute[] = [
         ([requestId = ""]) => makeSandbox(service, { ...given, requestId }, source),
         { requestId: requestIdOf(caller.key, request) },
       );
-      return openSandbox(native, await untilSandboxKnown(service, sandbox, signal), caller);
+      return openSandbox(native, await untilKnown(service.sandboxes, sandbox, signal), caller);
     },
   }),
   route("GET", "/sandboxes", {
