@@ -77,13 +77,20 @@ class Candidate {
 }
 
 function lease() {
-  return server.get("ramet")?.["spec"] as { holderIdentity: string; leaseTransitions: number; renewTime: string };
+  return server.get("ramet")?.["spec"] as {
+    holderIdentity: string;
+    leaseDurationSeconds: number;
+    leaseTransitions: number;
+    renewTime: string;
+  };
 }
 
 describe("runWhileLeading", () => {
   it("leads when the lease is free, renews it, and releases it at the end", async () => {
     const a = new Candidate("a");
     await eventually(() => a.log).toEqual(["leads"]);
+    // More than the deadline of renewals, and 1.5 s in which a process stops leading.
+    expect(lease().leaseDurationSeconds).toBe(8);
     const first = lease().renewTime;
     await a.pass(1_000);
     await eventually(() => lease().renewTime).not.toBe(first);

@@ -76,7 +76,8 @@ export const LeaseObject = z.looseObject({
 });
 export type LeaseObject = z.infer<typeof LeaseObject>;
 
-const defaultLeaseSeconds = 6;
+/** Longer than the deadline of renewals and the time in which a process stops leading: never do two of them lead. */
+const defaultLeaseSeconds = 8;
 /** Limits how long a process that exits waits for an unresponsive server. */
 const releaseMilliseconds = 5_000;
 /** Leaves time for another connection if a request gets no response. */

@@ -1,7 +1,6 @@
 import type { Checkpoint, CheckpointStatus } from "../../api/kinds/checkpoint.ts";
 import { finalizers } from "../../api/names/labels.ts";
 import { isLocalNode } from "../../api/names/system-names.ts";
-import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { findParts, type PartsRemoval, removeParts } from "../../backends/checkpoint-parts.ts";
@@ -54,7 +53,7 @@ export async function applyAction(
 }
 
 /**
- * Whether the next Pod of a moved sandbox need not wait until the kubelet has noticed the end of this one: nothing in it runs any more, as
+ * Whether the next Pod of a saved sandbox need not wait until the kubelet has noticed the end of this one: nothing in it runs any more, as
  * its cell has captured the sandbox to end it and answers that it stops, and nothing else has to be ended or unmounted.
  */
 function isReplaced(
@@ -69,7 +68,6 @@ function isReplaced(
   const isDetached = volumeClaims(volumes, metadata.name).length === 0 && volumes.every((one) => !("csi" in one));
   return (
     isOfDisruption(checkpoint, source, departures) &&
-    disruptionPolicyOf(source.pod) === "Migrate" &&
     isCellAlone &&
     isDetached &&
     // It has no kubelet, and removes its Pods as soon as they end.

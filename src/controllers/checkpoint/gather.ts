@@ -106,7 +106,7 @@ function specOf(checkpoint: Checkpoint, { cache }: CheckpointDependencies): Chec
 async function findSource(
   checkpoint: Checkpoint,
   spec: ResolvedCheckpointSpec,
-  { cache, informers, captures }: CheckpointDependencies,
+  { cache, informers, captures, departures }: CheckpointDependencies,
 ): Promise<Source> {
   const { volumeImport } = checkpoint.spec;
   // Before all else: neither labels nor annotations make it a capture.
@@ -119,7 +119,7 @@ async function findSource(
   const podUid = capturedPodUid(checkpoint);
   const sourceFrom = (sandbox: Sandbox | undefined, pod: Pod | undefined): Source =>
     podUid === undefined
-      ? (storedSource(sandbox, cache) ?? sourceOf(checkpoint, { spec, sandbox, pod }, cache))
+      ? (storedSource(sandbox, cache) ?? sourceOf(checkpoint, { spec, sandbox, pod }, { cache, departures }))
       : startedSource({ sandboxName: at.name, podUid }, sandbox, pod);
   const cached = sourceFrom(cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
   const capture = captures.get(uid);
@@ -177,7 +177,7 @@ function storedSource(sandbox: Sandbox | undefined, cache: CheckpointDependencie
 function sourceOf(
   checkpoint: Checkpoint,
   { spec, sandbox, pod }: { spec: ResolvedCheckpointSpec; sandbox: Sandbox | undefined; pod: Pod | undefined },
-  cache: CheckpointDependencies["cache"],
+  { cache, departures }: Pick<CheckpointDependencies, "cache" | "departures">,
 ): Source {
   const { sandboxName: name } = spec;
   const temporary = sandbox !== undefined && isGoingToStart(sandbox) ? { isTemporary: true as const } : {};
@@ -188,7 +188,8 @@ function sourceOf(
     return problem("SandboxNotReady", `the Pod ${name} does not belong to the sandbox ${name}`);
   }
   // The cell of a disrupted sandbox holds its end until this checkpoint has captured it, whatever probes of its program say.
-  if (isPauseCheckpoint(checkpoint) && isHeld(pod)) return { sandbox, pod };
+  const isOfEnd = isHeld(pod) || isOfDisruption(checkpoint, { sandbox, pod }, departures);
+  if (isPauseCheckpoint(checkpoint) && isOfEnd) return { sandbox, pod };
   const state = stateOf(pod);
   if (state !== "Running")
     return { ...problem("SandboxNotReady", `the Pod ${name} is ${state}, not Running`), ...temporary };
@@ -233,12 +234,16 @@ export function isOfDisruption(
   if (!("pod" in source) || spec.keepRunning !== false) return false;
   const { sandbox, pod } = source;
   const isOwn = controllerOf({ metadata })?.uid === sandbox.metadata.uid;
-  const isLeft = disruptionPolicyOf(pod) !== "End" && departures.leaves(pod).leaving;
+  const isLeft = isSaved(pod) && departures.leaves(pod).leaving;
   return isOwn && (isHeld(pod) || isLeft) && metadata.name === disruptionCheckpointName(sandbox);
 }
 
 function isHeld(pod: Pod): boolean {
-  return disruptionPolicyOf(pod) !== "End" && isDisrupted(pod) && pod.status?.phase === "Running";
+  return isSaved(pod) && isDisrupted(pod);
+}
+
+function isSaved(pod: Pod): boolean {
+  return disruptionPolicyOf(pod) !== "End" && pod.status?.phase === "Running";
 }
 
 function stateOf({ metadata, status }: Pod): string {

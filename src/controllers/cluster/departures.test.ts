@@ -247,6 +247,28 @@ it("moves nothing before it is known what Pods of others request, and then keeps
   expect(await of("a")).toMatchObject({ turn: "noTarget" });
 });
 
+it("captures what needs no other node although nobody knows what Pods of others request", async () => {
+  const { nodes, refuse, run, of, reads } = world();
+  run("a", {}, { more: { volumes: [{ name: "data", persistentVolumeClaim: { claimName: "data" } }] } });
+  run("paused", {}, { policy: "Pause" });
+  refuse(true);
+  const message = "node is shutting down";
+  const { status, ...rest } = node("old");
+  nodes.put({ ...rest, status: { ...status, conditions: [{ type: "Ready", status: "False", message }] } });
+  expect(await of("a")).toMatchObject({ turn: "now", cause: "NodeShutdown" });
+  expect(await of("paused")).toMatchObject({ turn: "now", cause: "NodeShutdown" });
+  expect(reads()).toBe(0);
+});
+
+it("resumes captured sandboxes in the order of their priorities", async () => {
+  const { run, pods, of } = world(1);
+  for (const name of ["a", "b", "c"]) {
+    run(name, { phase: "Paused", disruption: underWay }, { more: { priority: name === "c" ? 1000 : 0 } });
+    pods.remove(pods.get(`t/${name}`) ?? pod(name), true);
+  }
+  expect((await Promise.all(["a", "b", "c"].map(of))).map((one) => one?.turn)).toEqual(["now", "later", "now"]);
+});
+
 it("lets captured sandboxes resume in turn, and does not count one that no node takes", async () => {
   const { run, sandboxes, pods, of } = world(1);
   for (const name of ["a", "b", "c"]) run(name, { phase: "Paused", disruption: underWay });

@@ -1,5 +1,4 @@
 import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
-import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { type Leaving, leavingNode, refusesPods, type Toleration } from "../../api/state/node.ts";
@@ -26,6 +25,7 @@ import {
   isCandidate,
   isCaptured,
   isGained,
+  needsTargetOf,
   orderOf,
   placeOfMoving,
   podOrLast,
@@ -165,11 +165,12 @@ export class Departures {
     if (isCaptured(sandbox)) return this.#resumesNow().get(key) ?? this.#resumesWith([sandbox]).get(key) ?? waits;
     const leaving = this.leaves(pod);
     if (pod === undefined || !leaving.leaving) return undefined;
-    if (this.#termsOf(pod) === undefined) {
+    const needsTarget = needsTargetOf(pod, leaving.cause);
+    if (needsTarget && this.#termsOf(pod) === undefined) {
       this.#volumes.set(pod.metadata.uid, await this.#options.termsOfVolumes(pod));
       this.#changed();
     }
-    await this.#countOthers();
+    if (needsTarget) await this.#countOthers();
     const planned = this.#movesNow().get(key);
     if (planned === undefined || !isCandidate(sandbox, pod, leaving.cause)) return undefined;
     return this.#isRecent(sandbox) ? { ...planned, turn: "later" } : planned;
@@ -258,7 +259,7 @@ export class Departures {
     const all = [...this.#moving("moving").filter(isCaptured), ...others];
     const captured = all.filter((one) => !awaitsNode(one, now, this.#gainedAt));
     return planResumes({
-      captured: captured.map((sandbox) => orderOf(sandbox, undefined)),
+      captured: captured.map((sandbox) => orderOf(sandbox, this.#podOrLast(keyOf(sandbox.metadata)))),
       moving: captured.length === 0 ? [] : this.#underWay(),
       atOnce: this.#options.atOnce,
     });
@@ -273,12 +274,11 @@ export class Departures {
       if (sandbox === undefined || !leaving.leaving || !isCandidate(sandbox, pod, leaving.cause)) return [];
       const { cause, mark, urgent } = leaving;
       const [why, terms] = [{ key: keyOf(pod.metadata), uid, cause, mark }, this.#termsOf(pod)];
+      const needsTarget = needsTargetOf(pod, cause);
       const isKnown = terms !== undefined && this.#others?.requests !== undefined;
-      if (!isKnown || this.#isRecent(sandbox)) return [why];
+      if ((needsTarget && !isKnown) || this.#isRecent(sandbox)) return [why];
       const isLate = this.#now() - (this.#since.get(uid) ?? Infinity) > beginMilliseconds;
-      const place = placementOf(pod, node.metadata.labels ?? {}, terms);
-      // A kubelet that shuts down ends the Pod without a deletion that would say so.
-      const needsTarget = disruptionPolicyOf(pod) === "Migrate" && cause !== "NodeShutdown";
+      const place = placementOf(pod, node.metadata.labels ?? {}, terms ?? []);
       const candidate: Candidate = { ...orderOf(sandbox, pod), urgent, place, needsTarget, isLate };
       return [{ ...why, candidate }];
     });

@@ -39,6 +39,11 @@ export function isCandidate(sandbox: Sandbox, pod: Pod, cause: DisruptionCause):
   );
 }
 
+/** Whether the sandbox moves only if another node takes it. A kubelet that shuts down ends the Pod without a deletion that would say so. */
+export function needsTargetOf(pod: Pod, cause: DisruptionCause): boolean {
+  return disruptionPolicyOf(pod) === "Migrate" && cause !== "NodeShutdown";
+}
+
 /** Whether the Pod that a move has created is on the node that the sandbox has left: the next one would be too. */
 function hasReturned({ status }: Sandbox, { metadata, spec }: Pod, cause: DisruptionCause): boolean {
   const { outcome, nodeName, endedAt = "", cause: before } = status?.ramet?.disruption ?? {};

@@ -11,5 +11,8 @@ it("names the schedulable nodes whose kubelet does not report support for user n
   const nodes = [node("yes", true), node("no", false), node("old", undefined), node("cordoned", false, true)];
   expect(nodesWithoutUserNamespaces(nodes)).toEqual(["no", "old"]);
   expect(nodesWithoutUserNamespaces([node("yes", true)])).toEqual([]);
-  expect(nodesWithoutUserNamespaces([])).toEqual(["none is schedulable"]);
+  // The next Pod waits for the node of a sandbox that was drained.
+  expect(nodesWithoutUserNamespaces([node("drained", true, true)])).toEqual([]);
+  expect(nodesWithoutUserNamespaces([node("drained", true, true), node("no", false, true)])).toEqual(["no"]);
+  expect(nodesWithoutUserNamespaces([])).toEqual(["none is known"]);
 });

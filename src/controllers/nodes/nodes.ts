@@ -66,11 +66,15 @@ export class UserNamespaceSupport {
   }
 }
 
-/** The names of schedulable nodes whose default runtime handler does not support user namespaces. */
+/**
+ * The names of nodes whose default runtime handler does not support user namespaces: of the schedulable ones, or of all if none is. A Pod
+ * of a sandbox whose only node is drained waits for one of them.
+ */
 export function nodesWithoutUserNamespaces(nodes: readonly NodeSupport[]): string[] {
   const schedulable = nodes.filter(({ spec }) => spec.unschedulable !== true);
-  if (schedulable.length === 0) return ["none is schedulable"];
-  return schedulable.filter((node) => !supports(node)).map(({ metadata }) => metadata.name);
+  const judged = schedulable.length === 0 ? nodes : schedulable;
+  if (judged.length === 0) return ["none is known"];
+  return judged.filter((node) => !supports(node)).map(({ metadata }) => metadata.name);
 }
 
 type NodeSupport = Pick<Node, "metadata" | "spec"> & { status: Pick<Node["status"], "runtimeHandlers"> };

@@ -1,4 +1,4 @@
-import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
+import type { RametSandboxStatus, Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { sealedAnnotations } from "../../api/names/init-request.ts";
 import { group } from "../../api/schema/kind.ts";
 import { storeSpeed } from "../../api/state/checkpoint.ts";
@@ -130,9 +130,12 @@ async function reportPlan(state: SandboxState, plan: SandboxPlan, dependencies: 
   for (const transition of plan.transitions ?? []) dependencies.events.record(state.sandbox, transition);
 }
 
-function hasNewOutcome({ status }: Sandbox, { outcome }: { outcome: string }): boolean {
+type Disruption = NonNullable<RametSandboxStatus["disruption"]>;
+
+function hasNewOutcome({ status }: Sandbox, { outcome, podUID }: Disruption): boolean {
   const isOver = outcome !== "Withdrawn" && !isUnderWay({ outcome });
-  return isOver && outcome !== status?.ramet?.disruption?.outcome;
+  const before = status?.ramet?.disruption;
+  return isOver && (outcome !== before?.outcome || podUID !== before.podUID);
 }
 
 /**

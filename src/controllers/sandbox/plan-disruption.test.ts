@@ -510,6 +510,45 @@ describe("a captured sandbox that no node takes", () => {
     expect(paused.status?.ramet).not.toHaveProperty("noTarget");
   });
 
+  describe("or whose next Pod ends before it is resumed", () => {
+    const next = (status: object) => Pod.parse({ ...unscheduled, status: { phase: "Failed", ...status } });
+    const target = (reason: string) => ({ conditions: [{ type: "DisruptionTarget", status: "True", reason }] });
+    const cell = (terminated: object) => ({ containerStatuses: [{ name: "main", state: { terminated } }] });
+    const byOthers: [string, object][] = [
+      ["Evicted", { reason: "Evicted", message: "The node was low on resource: memory." }],
+      ["NodeLost", target("DeletionByPodGC")],
+      ["NodeShutdown", { reason: "Terminated", ...target("TerminationByKubelet") }],
+      ["CellDied", cell({ exitCode: 255, reason: "ContainerStatusUnknown" })],
+    ];
+
+    it.each(byOthers)("gets another one after %s", (cause, status) => {
+      const pod = next(status);
+      const moving = plan({ ...resuming, pod, sandbox: inPhase("Resuming", underWay()) });
+      expect(moving.actions).toContainEqual({ do: "deletePod", pod });
+      expect(moving.status).toMatchObject({
+        phase: "Resuming",
+        ramet: { disruption: { ...underWay().disruption, attempts: 1 } },
+      });
+      const own = plan({ ...resuming, pod, sandbox: inPhase("Resuming", {}) });
+      expect(own.actions).toContainEqual({ do: "deletePod", pod });
+      expect(own.status).toMatchObject({
+        phase: "Resuming",
+        ramet: { disruption: { cause, outcome: "Migrating", podUID: "next", attempts: 1 } },
+      });
+    });
+
+    it("fails with its checkpoint after three of them, and at once if its own limit has ended the Pod", () => {
+      const [pod, killed] = [next({ reason: "Evicted" }), next(cell({ exitCode: 137, reason: "OOMKilled" }))];
+      const { disruption } = underWay();
+      const tried = inPhase("Resuming", { disruption: { ...disruption, attempts: 3 } });
+      for (const parts of [{ pod, sandbox: tried }, { pod: killed, sandbox: inPhase("Resuming", underWay()) }]) {
+        const { actions, status } = plan({ ...resuming, ...parts });
+        expect(actions.filter(({ do: what }) => what === "deletePod")).toEqual([]);
+        expect(status?.phase).toBe("Failed");
+      }
+    });
+  });
+
   it("keeps the Pod of a resume that a user has requested", () => {
     const own = inPhase("Resuming", underWay("Paused"));
     const { actions, status } = plan({ ...resuming, sandbox: own, now: after(3_600) });

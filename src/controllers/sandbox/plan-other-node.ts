@@ -1,12 +1,13 @@
 import type { RametSandboxStatus, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { problemOf } from "../../api/state/problem.ts";
+import { problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { firstNoTargetMilliseconds, noTargetMilliseconds, pendingMilliseconds } from "../cluster/move-facts.ts";
 import { isUnderWay } from "../cluster/pause-checkpoint.ts";
-import { isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
+import { causeOfEnd, endProblem, isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
 import { listed } from "../volumes/restored-volumes.ts";
+import { isResume } from "./rollback.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, failed, notReady } from "./status.ts";
 
@@ -39,6 +40,30 @@ export function planOtherNode(state: SandboxState, pod: Pod): SandboxPlan {
     actions: [{ do: "deletePod", pod }],
     status: { ...waiting, ramet: { ...waiting.ramet, unsuitedNodes: [...tried, nodeName] } },
     transitions: [{ type: "Warning", reason: error.code, action: "DeletePod", note: error.message }],
+  };
+}
+
+/** After so many Pods that were ended while a sandbox was resumed in them, what it is resumed from may be the cause. */
+const mostEndedStarts = 3;
+
+/**
+ * Replaces a Pod that ended during a resume, if its node, the loss of its node or the death of its cell ended it: what the sandbox is
+ * resumed from is still there. Undefined: the Pod's end is that of the sandbox.
+ */
+export function planNextPod(state: SandboxState, pod: Pod): SandboxPlan | undefined {
+  const { sandbox, now } = state;
+  const cause = isResume(sandbox) ? causeOfEnd(pod) : undefined;
+  const before = sandbox.status?.ramet?.disruption;
+  const known = isUnderWay(before) ? before : undefined;
+  const attempts = (known?.attempts ?? 0) + 1;
+  if (cause === undefined || attempts > mostEndedStarts) return undefined;
+  const begun = { cause, at: now.toISOString(), outcome: "Migrating", podUID: pod.metadata.uid };
+  const note = `The Pod ${pod.metadata.name} ended before the sandbox was resumed (${cause}): ${sentenceOf(endProblem(pod))}`;
+  const waiting = notReady(state, "PodStarting", `${note}. It continues in another Pod`);
+  return {
+    actions: [{ do: "deletePod", pod }],
+    status: { ...waiting, ramet: { ...waiting.ramet, disruption: { ...begun, ...known, attempts } } },
+    transitions: [{ type: "Warning", reason: "SandboxDisrupted", action: "DeletePod", note }],
   };
 }
 

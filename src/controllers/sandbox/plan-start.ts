@@ -14,7 +14,7 @@ import type { Origin } from "../origin/origin.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { listed } from "../volumes/restored-volumes.ts";
 import { intendedEnd } from "./plan-disruption.ts";
-import { isRefusedByCpu, lacksFeatures, planOtherNode, withoutTarget } from "./plan-other-node.ts";
+import { isRefusedByCpu, lacksFeatures, planNextPod, planOtherNode, withoutTarget } from "./plan-other-node.ts";
 import { planReplacedImage, replacedImage } from "./plan-paused.ts";
 import { awaitsImage, isResume } from "./rollback.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
@@ -33,12 +33,23 @@ export function planStart(state: SandboxState): SandboxPlan {
   }
   if (pod === undefined) return planPod(state, template);
   if (pod.metadata.deletionTimestamp !== undefined) {
-    const plan = slowly(state, `The Pod ${pod.metadata.name} is being deleted`);
-    return { ...plan, actions: intendedEnd(pod) };
+    return { ...planDeleting(state, pod), actions: intendedEnd(pod) };
   }
   const plan = planInPod(state, template, pod);
   return { ...plan, actions: [...finalizer(state, template), ...plan.actions] };
 }
+
+/** A node that is gone never confirms the end of its Pods, and the next one has the same name. */
+function planDeleting(state: SandboxState, { metadata: { name, deletionTimestamp = "" }, spec }: Pod): SandboxPlan {
+  const left = Date.parse(deletionTimestamp) + lateMilliseconds - state.now.getTime();
+  const what = `The Pod ${name} is being deleted`;
+  if (left > 0) return { ...slowly(state, what), requeueAfterMilliseconds: left };
+  const { nodeName: node = "" } = spec;
+  const why = `the node ${node} has not confirmed its end, which was due at ${deletionTimestamp}`;
+  return slowly(state, `${what}: ${why}. If that machine does not run any more, use kubectl delete node ${node}`);
+}
+
+const lateMilliseconds = 60_000;
 
 /** A resume waits until a change of the template is undone: its memory is still there. */
 function notStarted(state: SandboxState, error: RametError): SandboxStatus {
@@ -171,6 +182,8 @@ function planInPod(state: SandboxState, { template }: ResolvedTemplate, pod: Pod
   if (isRefusedByCpu(state, pod)) return planOtherNode(state, pod);
   const replaced = replacedImage(state, pod);
   if (replaced !== undefined) return planReplacedImage(state, pod, replaced);
+  const next = planNextPod(state, pod);
+  if (next !== undefined) return next;
   // A cell that cannot start its sandbox responds with the reason and exits. The response has more detail than the Pod's end.
   if (start?.state === "failed") return { actions: [], status: failed(state, start.error) };
   if (isEnded(pod)) return { actions: [], status: ended(state, pod) };

@@ -12,6 +12,7 @@ import { Pod } from "../../api/schema/pod.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { Sandbox, type SandboxPhase } from "../../api/kinds/sandbox.ts";
 import { planSandbox } from "./plan.ts";
+import { isEnded } from "../cluster/pod-facts.ts";
 import { isRefusedByCpu } from "./plan-other-node.ts";
 import { replacedImage } from "./plan-paused.ts";
 import type { Origin } from "../origin/origin.ts";
@@ -254,7 +255,7 @@ describe("planSandbox", () => {
     );
   });
 
-  it("removes the finalizer only after the Pod, and deletes a Pod only for a deletion, a pause or another node", () => {
+  it("removes the finalizer only after the Pod, and deletes a Pod only for a deletion, a pause or another Pod", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { metadata, spec, status } = state.sandbox;
@@ -266,6 +267,7 @@ describe("planSandbox", () => {
               status?.phase === "Paused" ||
               (state.pod !== undefined &&
                 (isRefusedByCpu(state, state.pod) ||
+                  (status?.phase === "Resuming" && isEnded(state.pod)) ||
                   (spec.paused === true && replacedImage(state, state.pod) !== undefined))),
           ).toBe(true);
       }),
