@@ -6,6 +6,7 @@ import { jsonValue } from "../../base/canonical-json.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
+import { unless } from "../../store/directory/durable.ts";
 import { layerFile } from "../../store/manifest.ts";
 import type { ReadSession, SharedEntry } from "../../store/sessions.ts";
 import type { UnpackedLayer } from "../sandbox/sandbox.ts";
@@ -89,7 +90,8 @@ function layerPath({ checkpointId, manifestDigest }: LayerRef, { layers }: Pick<
 /** Layers that nothing uses for a while are removed. This one is used now. */
 async function reuse(ref: LayerRef, path: string): Promise<UnpackedLayer> {
   const now = new Date();
-  await utimes(`${path}.lock`, now, now);
+  // Nothing is removed from a read-only file system either.
+  await unless(utimes(`${path}.lock`, now, now), "EROFS");
   return unpacked(ref, path);
 }
 

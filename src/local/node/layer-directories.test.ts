@@ -14,10 +14,13 @@ const client = {
   resource: () => ({ list: () => Promise.resolve({ items: ["a", "b"].map((name) => ({ metadata: { name } })) }) }),
 } as unknown as KubeClient;
 
-/** A stand-in for `ramet-link layer --forget`, which needs a lock that is a file. */
+/** A stand-in for `ramet-link layer --drop`, which needs a lock that is a file. */
 const script = `#!/bin/sh
 if [ -d "$3.lock" ] || [ -L "$3.lock" ]; then echo "$3.lock is not a file"; exit 1; fi
 rm -f "$3.lock"
+mkdir "$3.dropped"
+if [ -e "$3" ]; then mv "$3" "$3.dropped"; fi
+echo '{"dropped":true}'
 `;
 
 it("removes the layers of all namespaces although a cell has written other things, and what deleted namespaces leave", async () => {

@@ -1,5 +1,6 @@
-import { lstat, readdir, rename, rmdir } from "node:fs/promises";
+import { lstat, readdir, rmdir } from "node:fs/promises";
 import { basename, join } from "node:path";
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { runProgram } from "../../base/run-program.ts";
@@ -33,14 +34,13 @@ export async function dropLayers(directory: string, tools: DropTools, client: Ku
   const entries = await readdir(directory, { withFileTypes: true });
   for (const { name: namespace } of entries.filter((entry) => entry.isDirectory())) {
     const names = await readdir(join(directory, namespace));
-    for (const layer of new Set(names.map((name) => name.replace(/\.(lock|draft)$/, "")))) {
+    for (const layer of new Set(names.map((name) => name.replace(/\.(lock|draft|dropped)$/, "")))) {
       const path = join(directory, namespace, layer);
       const id = layer.slice(0, layer.lastIndexOf("."));
       // The names "", "." and ".." lead out of the directory.
       if (basename(path) !== layer || needed.has(`${namespace}/${id}`) || (await isYoung(path, client))) continue;
       try {
-        await drop(path, names.includes(layer), tools);
-        dropped.push(path);
+        if (await drop(path, client, tools)) dropped.push(path);
       } catch (error) {
         tools.log.warn({ layer: path, error: RametError.from(error).message }, "removing an unneeded layer failed");
       }
@@ -61,20 +61,18 @@ async function dropNamespaces(directory: string, client: KubeClient): Promise<st
   return dropped;
 }
 
-async function drop(layer: string, exists: boolean, { trees, link }: DropTools): Promise<void> {
-  // A layer is whole or absent, also if this process ends now.
-  await trees.remove(`${layer}.draft`);
-  if (exists) await rename(layer, `${layer}.draft`);
-  await trees.remove(`${layer}.draft`);
-  await forget(link, layer);
+/** A clone can begin to use the layer at any time until it is in its other directory. @returns false if one has, or unpacks it */
+async function drop(layer: string, { clock }: KubeClient, { trees, link }: DropTools): Promise<boolean> {
+  // Of a process that was ended.
+  await trees.remove(`${layer}.dropped`);
+  const args = ["layer", "--drop", layer, `${clock.now().getTime() - youngMilliseconds}`];
+  const { code, stdout, stderr } = await runProgram({ program: link, args, timeoutMilliseconds: 60_000 });
+  if (code !== 0) throw new RametError("Internal", `removing a layer failed: ${stdout}${stderr}`);
+  await trees.remove(`${layer}.dropped`);
+  return Dropped.parse(JSON.parse(stdout)).dropped;
 }
 
-/** Removes the lock file of a layer that was removed. */
-async function forget(link: string, layer: string): Promise<void> {
-  const args = ["layer", "--forget", layer];
-  const { code, stdout, stderr } = await runProgram({ program: link, args, timeoutMilliseconds: 60_000 });
-  if (code !== 0) throw new RametError("Internal", `removing the lock of a layer failed: ${stdout}${stderr}`);
-}
+const Dropped = z.object({ dropped: z.boolean() });
 
 const isYoung = (layer: string, client: KubeClient): Promise<boolean> => wasUsed(`${layer}.lock`, client);
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -436,30 +437,70 @@ func TestOneOfSeveralProcessesUnpacksALayer(t *testing.T) {
 	}
 }
 
-func TestTheLockOfARemovedLayerIsRemovedUnlessAProcessHasIt(t *testing.T) {
+func TestALayerIsDroppedWithItsDraftAndLockUnlessAProcessUsesIt(t *testing.T) {
 	p := placeOf(t, layerOf(t, file("a", "a")))
 	_, err := provide(p.file, p.directory)
 	must(t, err)
-	isLocked := func() bool {
-		_, err := os.Lstat(p.directory + ".lock")
-		return err == nil
+	must(t, os.Mkdir(p.directory+".draft", 0o700))
+	isDropped := func(unusedSince time.Time) bool {
+		t.Helper()
+		found, err := drop(p.directory, unusedSince)
+		must(t, err)
+		_, err = os.Lstat(filepath.Join(p.directory, "a"))
+		if found.Dropped != errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("dropped: %v, but the layer: %v", found.Dropped, err)
+		}
+		return found.Dropped
 	}
-	must(t, forget(p.directory))
-	if !isLocked() {
-		t.Error("a layer has lost its lock")
+	if isDropped(time.Now().Add(-time.Minute)) {
+		t.Error("a layer that was used now is dropped")
 	}
-	must(t, os.RemoveAll(p.directory))
 	lock, err := lockOf(p.directory, unix.LOCK_EX)
 	must(t, err)
-	must(t, forget(p.directory))
-	if !isLocked() {
-		t.Error("a process has lost its lock")
+	if isDropped(time.Now().Add(time.Minute)) {
+		t.Error("a layer that a process has locked is dropped")
 	}
 	must(t, lock.Close())
-	must(t, forget(p.directory))
-	if isLocked() {
-		t.Error("the lock is left")
+	if !isDropped(time.Now().Add(time.Minute)) {
+		t.Error("an unused layer is not dropped")
 	}
+	left, err := filepath.Glob(p.directory + "*")
+	must(t, err)
+	if len(left) != 1 || left[0] != p.directory+".dropped" {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// A cell uses an unpacked layer without its lock: it renews the time of the lock, and then looks for the layer.
+func TestALayerThatIsUsedWhileItIsDroppedStays(t *testing.T) {
+	p := placeOf(t, layerOf(t, file("a", "a")))
+	kept := 0
+	for range 300 {
+		_, err := provide(p.file, p.directory)
+		must(t, err)
+		past := time.Now().Add(-time.Hour)
+		must(t, os.Chtimes(p.directory+".lock", past, past))
+		var group sync.WaitGroup
+		hasLayer := false
+		group.Go(func() {
+			now := time.Now()
+			if os.Chtimes(p.directory+".lock", now, now) == nil {
+				_, err := os.Lstat(p.directory)
+				hasLayer = err == nil
+			}
+		})
+		found, err := drop(p.directory, past.Add(time.Minute))
+		must(t, err)
+		group.Wait()
+		if hasLayer && found.Dropped {
+			t.Fatal("a layer that is used was dropped")
+		}
+		if hasLayer {
+			kept++
+		}
+		must(t, os.RemoveAll(p.directory+".dropped"))
+	}
+	t.Logf("kept %d times", kept)
 }
 
 func TestALockThatIsNotAFileIsAnErrorAndLeadsNowhere(t *testing.T) {
@@ -475,8 +516,9 @@ func TestALockThatIsNotAFileIsAnErrorAndLeadsNowhere(t *testing.T) {
 			must(t, put(p.directory+".lock", p.outside))
 			failed := make(chan error, 2)
 			go func() {
-				failed <- forget(p.directory)
-				_, err := provide(p.file, p.directory)
+				_, err := drop(p.directory, time.Now().Add(time.Hour))
+				failed <- err
+				_, err = provide(p.file, p.directory)
 				failed <- err
 			}()
 			for range 2 {
@@ -495,31 +537,48 @@ func TestALockThatIsNotAFileIsAnErrorAndLeadsNowhere(t *testing.T) {
 	}
 }
 
-func TestOneOfSeveralProcessesUnpacksALayerWhoseLocksAreRemoved(t *testing.T) {
-	p := placeOf(t, layerOf(t, file("a", strings.Repeat("x", 1<<20))))
-	var group sync.WaitGroup
+func TestALayerIsWholeOrAbsentWhileProcessesUnpackAndDropIt(t *testing.T) {
+	p := placeOf(t, layerOf(t, file("a", strings.Repeat("x", 1<<20)), file("b", "b")))
+	var unpacking sync.WaitGroup
 	var unpacked atomic.Int32
 	for range 8 {
-		group.Go(func() {
-			found, err := provide(p.file, p.directory)
-			if err != nil {
-				t.Error(err)
-			}
-			if !found.Existed {
-				unpacked.Add(1)
-			}
-		})
-		group.Go(func() {
-			for range 50 {
-				if err := forget(p.directory); err != nil {
+		unpacking.Go(func() {
+			for range 20 {
+				found, err := provide(p.file, p.directory)
+				if err != nil {
 					t.Error(err)
+				}
+				if !found.Existed {
+					unpacked.Add(1)
 				}
 			}
 		})
 	}
-	group.Wait()
-	if unpacked.Load() != 1 {
-		t.Errorf("%d of 8 unpacked the layer", unpacked.Load())
+	ended := make(chan struct{})
+	go func() { unpacking.Wait(); close(ended) }()
+	var dropped int32
+	for isEnded := false; !isEnded; {
+		select {
+		case <-ended:
+			isEnded = true
+		default:
+		}
+		found, err := drop(p.directory, time.Now().Add(time.Hour))
+		must(t, err)
+		if found.Dropped {
+			dropped++
+		}
+		must(t, os.RemoveAll(p.directory+".dropped"))
+	}
+	_, err := provide(p.file, p.directory)
+	must(t, err)
+	stat, err := os.Lstat(filepath.Join(p.directory, "a"))
+	must(t, err)
+	if _, err := os.Lstat(filepath.Join(p.directory, "b")); err != nil || stat.Size() != 1<<20 {
+		t.Errorf("%d bytes, %v", stat.Size(), err)
+	}
+	if unpacked.Load() > dropped {
+		t.Errorf("unpacked %d times, but dropped %d times", unpacked.Load(), dropped)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,25 +17,27 @@ import (
 )
 
 const usage = `usage:
-  ramet-link layer FILE DIRECTORY      unpacks a layer into a new directory, unless the directory exists
-  ramet-link layer --forget DIRECTORY  removes the lock of a layer that was removed, unless a process has it
+  ramet-link layer FILE DIRECTORY         unpacks a layer into a new directory, unless the directory exists
+  ramet-link layer --drop DIRECTORY TIME  moves a layer into DIRECTORY.dropped, unless it was used after TIME, in Unix milliseconds
 `
 
 // Main runs `ramet-link layer` and returns its exit code. It prints one line of JSON: what the layer has, or the error.
 // Processes that unpack the same layer at the same time wait for the first one.
 func Main(args []string) int {
-	if len(args) != 2 {
+	var result any
+	var err error
+	switch {
+	case len(args) == 3 && args[0] == "--drop":
+		var milliseconds int64
+		if milliseconds, err = strconv.ParseInt(args[2], 10, 64); err == nil {
+			result, err = drop(args[1], time.UnixMilli(milliseconds))
+		}
+	case len(args) == 2:
+		result, err = provide(args[0], args[1])
+	default:
 		fmt.Fprint(os.Stderr, usage)
 		return 2
 	}
-	if args[0] == "--forget" {
-		if err := forget(args[1]); err != nil {
-			tree.PrintFailure(err)
-			return 1
-		}
-		return 0
-	}
-	result, err := provide(args[0], args[1])
 	if err != nil {
 		tree.PrintFailure(err)
 		return 1
@@ -127,21 +130,52 @@ func openLock(path string) (*os.File, error) {
 	return lock, nil
 }
 
-func forget(directory string) error {
+type dropResult struct {
+	// Dropped: no process has the lock, and none has used the layer.
+	Dropped bool `json:"dropped"`
+}
+
+// drop moves a layer and its draft into a directory, whose removal takes long, and removes the lock. A process that uses an unpacked
+// layer renews the time of the lock before it looks for the layer, without the lock: it finds no layer, or drop finds the new time.
+func drop(directory string, unusedSince time.Time) (dropResult, error) {
 	lock, err := lockOf(directory, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil
+		return dropResult{}, nil
 	}
 	if err != nil {
-		return err
+		return dropResult{}, err
 	}
 	defer func() { _ = lock.Close() }()
-	for _, path := range []string{directory, directory + ".draft"} {
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if isUsed, err := isNewer(lock, unusedSince); isUsed || err != nil {
+		return dropResult{}, err
 	}
-	return os.Remove(directory + ".lock")
+	dropped := directory + ".dropped"
+	if err := os.Mkdir(dropped, 0o700); err != nil {
+		return dropResult{}, err
+	}
+	layer := filepath.Join(dropped, "layer")
+	if err := renameIfPresent(directory, layer); err != nil {
+		return dropResult{}, err
+	}
+	if isUsed, err := isNewer(lock, unusedSince); isUsed || err != nil {
+		return dropResult{}, errors.Join(err, renameIfPresent(layer, directory), os.Remove(dropped))
+	}
+	if err := renameIfPresent(directory+".draft", filepath.Join(dropped, "draft")); err != nil {
+		return dropResult{}, err
+	}
+	return dropResult{Dropped: true}, os.Remove(lock.Name())
+}
+
+func isNewer(file *os.File, than time.Time) (bool, error) {
+	stat, err := file.Stat()
+	return err == nil && stat.ModTime().After(than), err
+}
+
+func renameIfPresent(from, to string) error {
+	if err := os.Rename(from, to); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func unpackDraft(file, draft string) (result, error) {

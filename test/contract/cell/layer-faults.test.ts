@@ -1,0 +1,201 @@
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { mkdir, readdir, stat, truncate, utimes } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import type { LayerRef } from "../../../src/api/wire/grant.ts";
+import { systemClock } from "../../../src/base/clock.ts";
+import { silentLog } from "../../../src/base/log.ts";
+import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import { treesBy } from "../../../src/local/csi/storage/trees.ts";
+import { dropLayers } from "../../../src/local/node/layer-directories.ts";
+import { Cells } from "../../setup/cells.ts";
+
+/** A layer on the disk of a node, with real cells that make clones of it. No checkpoint and no sandbox needs it, as far as the node knows. */
+let cells: Cells;
+let layer: LayerRef;
+let number = 0;
+const files = 3_000;
+const container = { command: ["sleep", "infinity"] };
+
+beforeAll(async () => {
+  cells = await Cells.open();
+  const builder = await cells.boot({ name: "builder", container });
+  const write = `import os
+for n in range(${files}):
+  os.makedirs(f"/many/{n % 50}", exist_ok=True)
+  open(f"/many/{n % 50}/{n}", "w").write(f"{n}")`;
+  await cells.python(builder, write);
+  const grant = await cells.writeGrant("layer");
+  const request = { grant, contents: ["filesystem" as const], keepRunning: true, asLayer: true as const };
+  const { manifestDigest, sizeBytes } = await cells.client.checkpoint(builder.address, request);
+  layer = { checkpointId: "layer", manifestDigest, sizeBytes };
+  builder.process.kill("SIGTERM");
+});
+afterAll(() => cells.close());
+
+/** The directory of all namespaces' layers on a new node. */
+async function newNode(): Promise<string> {
+  const directory = join(cells.rig.directory, `node-${++number}`);
+  await mkdir(join(directory, "test"), { recursive: true });
+  return directory;
+}
+
+async function prepared(node: string) {
+  const environment = { RAMET_CELL_LAYERS: join(node, "test") };
+  const cell = await cells.rig.startCell({ name: `clone-${++number}`, container, start: "wait", environment });
+  onTestFinished(() => {
+    cell.process.kill("SIGTERM");
+  });
+  return { cell, restore: () => cells.restore(cell, { ...layer, contents: ["filesystem"] }) };
+}
+
+type Prepared = Awaited<ReturnType<typeof prepared>>;
+const whole = async ({ cell }: Prepared) => {
+  const count = `import os; print(sum(open(f"/many/{n % 50}/{n}").read() == f"{n}" for n in range(${files})))`;
+  expect(await cells.python(cell, count)).toBe(`${files}`);
+};
+
+async function cloneOn(node: string): Promise<Prepared> {
+  const clone = await prepared(node);
+  await clone.restore();
+  return clone;
+}
+
+const layerIn = (node: string) =>
+  join(node, "test", `${layer.checkpointId}.${layer.manifestDigest.slice("sha256:".length)}`);
+
+/** Makes the layer one that nothing has used for two hours. */
+async function age(node: string): Promise<void> {
+  const past = new Date(Date.now() - 7_200_000);
+  await utimes(`${layerIn(node)}.lock`, past, past);
+}
+
+/** A stand-in for a cluster with a namespace, and without checkpoints and sandboxes. */
+const client = {
+  clock: systemClock,
+  of: () => ({ list: () => Promise.resolve({ items: [] }) }),
+  resource: () => ({ list: () => Promise.resolve({ items: [{ metadata: { name: "test" } }] }) }),
+} as unknown as KubeClient;
+
+/** Collects the layers that nothing needs. @param before called after the node has found the layer, and before it removes it */
+function collect(node: string, before: () => Promise<unknown> = () => Promise.resolve()): Promise<string[]> {
+  const link = cells.rig.tools["ramet-link"];
+  const trees = treesBy(link, new AbortController().signal);
+  let isFirst = true;
+  const remove = async (path: string): Promise<void> => {
+    if (isFirst) await before();
+    isFirst = false;
+    await trees.remove(path);
+  };
+  return dropLayers(node, { trees: { remove }, link, log: silentLog }, client);
+}
+
+const left = async (node: string) => (await readdir(join(node, "test"))).map((name) => name.replace(/^[^.]+\.\w+/, ""));
+
+describe("a layer that is collected", () => {
+  it("stays if a clone starts on it meanwhile, and has all files there", async () => {
+    const node = await newNode();
+    await whole(await cloneOn(node));
+    await age(node);
+    const clone = await prepared(node);
+    expect(await collect(node, clone.restore)).toEqual([]);
+    await whole(clone);
+    expect((await left(node)).sort()).toEqual(["", ".lock"]);
+  });
+
+  it("is whole or unpacked again in clones that start at any time of its removal", async () => {
+    const node = await newNode();
+    await cloneOn(node);
+    for (const milliseconds of [0, 5, 15, 30]) {
+      await age(node);
+      const clone = await prepared(node);
+      const collected = collect(node);
+      await new Promise((resolve) => setTimeout(resolve, milliseconds));
+      await clone.restore();
+      await collected;
+      await whole(clone);
+      clone.cell.process.kill("SIGTERM");
+      expect((await left(node)).sort()).toEqual(["", ".lock"]);
+    }
+  });
+
+  it("is unpacked again after the process that removed it was killed, and nothing is left of it", async () => {
+    const node = await newNode();
+    await cloneOn(node);
+    await age(node);
+    const link = cells.rig.tools["ramet-link"];
+    const dropped = `${layerIn(node)}.dropped`;
+    expect(spawnSync(link, ["layer", "--drop", layerIn(node), `${Date.now() - 60_000}`]).status).toBe(0);
+    const removal = spawn(link, ["tree", "remove", dropped], { stdio: ["pipe", "ignore", "ignore"] });
+    const ended = once(removal, "exit");
+    const count = async () => (await readdir(dropped, { recursive: true })).length;
+    const before = await count();
+    while ((await count()) === before) await new Promise((resolve) => setImmediate(resolve));
+    removal.kill("SIGKILL");
+    await ended;
+    expect(existsSync(dropped)).toBe(true);
+    await whole(await cloneOn(node));
+    await age(node);
+    expect(await collect(node)).toEqual([layerIn(node)]);
+    expect(await left(node)).toEqual([]);
+  });
+});
+
+describe.runIf(process.getuid?.() === 0)("a node's directory of layers", () => {
+  /** Mounts a file system for the layers of the namespace. */
+  function mount(node: string, ...args: string[]): void {
+    expect(spawnSync("mount", [...args, join(node, "test")], { encoding: "utf8" }).stderr).toBe("");
+    onTestFinished(() => void spawnSync("umount", ["--lazy", join(node, "test")]));
+  }
+
+  it("that is full makes a clone fail with the reason, leaves nothing there, and is used again when it has room", async () => {
+    const node = await newNode();
+    mount(node, "-t", "tmpfs", "-o", "size=4m", "ramet-test");
+    const refused = await prepared(node);
+    await expect(refused.restore()).rejects.toMatchObject({
+      code: "StoreFull",
+      message: expect.stringContaining("no space left on device") as string,
+      hint: expect.stringContaining("Free space on the node's disk") as string,
+    });
+    expect(await left(node)).toEqual([".lock"]);
+    mount(node, "-o", "remount,size=64m");
+    await whole(await cloneOn(node));
+  });
+
+  it("that is read-only makes a clone fail with the reason, unless the layer is there", async () => {
+    const node = await newNode();
+    mount(node, "-t", "tmpfs", "-o", "ro", "ramet-test");
+    const refused = await prepared(node);
+    await expect(refused.restore()).rejects.toMatchObject({
+      code: "Unavailable",
+      message: expect.stringContaining("read-only file system") as string,
+    });
+    mount(node, "-o", "remount,rw");
+    await whole(await cloneOn(node));
+    mount(node, "-o", "remount,ro");
+    await whole(await cloneOn(node));
+  });
+});
+
+it("of which the store has only a part is lost, also with the size of the whole", async () => {
+  const node = await newNode();
+  const store = join(cells.rig.directory, "store");
+  const sized = async (sizeBytes: number) => {
+    const paths = (await readdir(store, { recursive: true })).map((name) => join(store, name));
+    const stats = await Promise.all(paths.map((path) => stat(path)));
+    return paths.filter((_, at) => stats[at]?.size === sizeBytes);
+  };
+  const part = Math.floor(layer.sizeBytes / 2);
+  for (const [from, to] of [
+    [layer.sizeBytes, part],
+    [part, layer.sizeBytes],
+  ] as const) {
+    const paths = await sized(from);
+    expect(paths).not.toEqual([]);
+    for (const path of paths) await truncate(path, to);
+    await expect((await prepared(node)).restore()).rejects.toMatchObject({ code: "CheckpointLost" });
+  }
+  expect((await left(node)).filter((name) => name !== ".lock")).toEqual([]);
+});
