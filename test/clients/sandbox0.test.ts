@@ -102,7 +102,12 @@ it("serves the JavaScript client: claim, pause, snapshot, claim from it, restore
   expect((await client.templates.list()).map(({ templateId }) => templateId)).toContain("python");
   await expect(sandboxes.get("0".repeat(32))).rejects.toMatchObject({ statusCode: 404, code: "not_found" });
   expect((await client.quotas.list()).map(({ dimension }) => dimension)).toContain("active_sandboxes");
-  await expect(client.usage.listWindows()).rejects.toMatchObject({ statusCode: 501, code: "not_supported" });
+  const { windows } = await client.usage.listWindows({ windowType: "sandboxes" });
+  expect(windows).toMatchObject([{ subjectType: "team", subjectId: world.namespace, unit: "count" }]);
+  const metered = client.usage.listWindows({ windowType: "sandbox.egress_bytes" });
+  await expect(metered).rejects.toMatchObject({ statusCode: 501, code: "not_supported" });
+  const { events } = await seed.listObservabilityEvents({ action: "sandbox.resume" });
+  expect(events).toMatchObject([{ outcome: "succeeded", resource: { type: "sandbox", id: seed.id } }]);
   const stream = await task.cmdStream("cat");
   stream.sendInput("over a WebSocket\n");
   expect(await firstOf(stream.outputs())).toMatchObject({ source: "stdout", data: "over a WebSocket\n" });
@@ -257,6 +262,62 @@ it("creates once for each Idempotency-Key, and refuses another request with it",
   for (const each of [id, textOf((first.body.data["sandbox"] as { id: string }).id)])
     await call(`DELETE /api/v1/sandboxes/${each}`);
 });
+
+it("follows the output of the entrypoint and the events, until the sandbox is deleted, and each line once", async () => {
+  const command = ["sh", "-c", "for n in $(seq 500); do echo line $n; done; sleep 2; echo last; sleep infinity"];
+  const spec = { template: { spec: { containers: [{ name: "main", image: "python", command }] } } };
+  const { apiVersion, kind } = sandboxTemplateKind;
+  const metadata = { namespace: world.namespace, name: "talking" };
+  await world.client.of(sandboxTemplateKind).create({ apiVersion, kind, metadata, spec });
+  const id = textOf((await call("POST /api/v1/sandboxes", { template: "talking" })).body.data["sandbox_id"]);
+  const observability = `${world.apiUrl}/api/v1/sandboxes/${id}/observability`;
+  const headers = { authorization: `Bearer ${environment["SANDBOX0_TOKEN"]}` };
+  const follow = async (path: string) => {
+    const answer = await fetch(`${observability}/${path}`, { headers });
+    expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "application/x-ndjson"]);
+    return linesOf(answer.body!);
+  };
+  const [log, events] = [await follow("logs?watch=true"), await follow("events?watch=true")];
+  const messages: string[] = [];
+  let cursor = "";
+  for await (const line of log) {
+    if (line.type === "watermark") cursor = line.cursor ?? "";
+    if (line.type === "log") messages.push(String(line.data?.["message"]));
+    if (line.type === "watermark" && messages.at(-1) === "last") break;
+  }
+  const lines = Array.from({ length: 500 }, (_, at) => `line ${at + 1}`);
+  expect(messages).toEqual([...lines, "last"]);
+  expect((await call(`GET /api/v1/sandboxes/${id}/observability/logs?cursor=${cursor}`)).body.data["logs"]).toEqual([]);
+  const pages: string[] = [];
+  for (let next: unknown = "0"; next !== undefined;) {
+    const { data } = (await call(`GET /api/v1/sandboxes/${id}/observability/logs?limit=100&cursor=${textOf(next)}`))
+      .body;
+    pages.push(...(data["logs"] as { message: string }[]).map(({ message }) => message));
+    next = data["next_cursor"];
+  }
+  expect(pages).toEqual(messages);
+  expect((await call(`DELETE /api/v1/sandboxes/${id}`)).status).toBe(202);
+  const seen: Line[] = [];
+  for await (const line of events) seen.push(line);
+  expect(seen.map(({ data }) => data?.["action"])).toContain("sandbox.create");
+  expect(seen.at(-1)).toMatchObject({ type: "error", error: expect.stringContaining("does not exist") as string });
+});
+
+interface Line {
+  type: "event" | "log" | "heartbeat" | "watermark" | "error";
+  data?: Record<string, unknown>;
+  cursor?: string;
+  error?: string;
+}
+
+async function* linesOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncGenerator<Line> {
+  let rest = "";
+  for await (const text of body.pipeThrough(new TextDecoderStream())) {
+    const lines = `${rest}${text}`.split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) yield JSON.parse(line) as Line;
+  }
+}
 
 it("hides and deletes a snapshot when it expires", async () => {
   const claimed = await call("POST /api/v1/sandboxes", { template: "default" });
@@ -428,6 +489,9 @@ describe("requests of others", () => {
       "GET /metrics",
       "GET /metrics/catalog",
       "GET /observability/logs",
+      "GET /observability/logs?watch=true",
+      "GET /observability/events",
+      "GET /observability/events?watch=true",
     ];
     for (const each of requests) {
       const [method = "", rest = ""] = each.split(" ");

@@ -13,12 +13,42 @@ const keepaliveMilliseconds = 15_000;
 
 /** Answers with events as they come. */
 export function sendEvents(reply: FastifyReply, events: AsyncGenerator<Sent>, clock: Clock): FastifyReply {
-  void reply.header("cache-control", "no-cache").header("x-accel-buffering", "no").type("text/event-stream");
-  return reply.send(Readable.from(textOf(events, clock)));
+  return sendStream(reply, "text/event-stream", textOf(events, clock));
 }
 
+/** Answers with lines of JSON as they come, and with others while there are none. */
+export function sendLines(
+  reply: FastifyReply,
+  lines: AsyncGenerator<object>,
+  clock: Clock,
+  alive: () => object,
+): FastifyReply {
+  const lineOf = (line: object): string => `${JSON.stringify(line)}\n`;
+  const text = streamed(lines, clock, { textOf: lineOf, keepalive: () => lineOf(alive()) });
+  return sendStream(reply, "application/x-ndjson", text);
+}
+
+function sendStream(reply: FastifyReply, type: string, text: AsyncGenerator<string>): FastifyReply {
+  void reply.header("cache-control", "no-cache").header("x-accel-buffering", "no").type(type);
+  return reply.send(Readable.from(text));
+}
+
+interface Format<T> {
+  textOf: (item: T) => string;
+  keepalive: () => string;
+}
+
+const serverSent: Format<Sent> = {
+  textOf: ({ event, data }) => `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`,
+  keepalive: () => ": keepalive\n\n",
+};
+
 /** The text of events, with comments while there are none. */
-export async function* textOf(events: AsyncGenerator<Sent>, clock: Clock): AsyncGenerator<string> {
+export function textOf(events: AsyncGenerator<Sent>, clock: Clock): AsyncGenerator<string> {
+  return streamed(events, clock, serverSent);
+}
+
+async function* streamed<T>(events: AsyncGenerator<T>, clock: Clock, format: Format<T>): AsyncGenerator<string> {
   let next = events.next();
   try {
     for (;;) {
@@ -30,12 +60,11 @@ export async function* textOf(events: AsyncGenerator<Sent>, clock: Clock): Async
       });
       const result = await Promise.race([next, silence.promise]).finally(cancel);
       if (result === undefined) {
-        yield ": keepalive\n\n";
+        yield format.keepalive();
         continue;
       }
       if (result.done === true) return;
-      const { event, data } = result.value;
-      yield `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
+      yield format.textOf(result.value);
       next = events.next();
     }
   } finally {

@@ -15,6 +15,10 @@ from sandbox0.apispec.models.sandbox_refresh_request import SandboxRefreshReques
 from sandbox0.apispec.models.template_from_sandbox_create_request import TemplateFromSandboxCreateRequest
 from sandbox0.client_templates import CreateTemplateFromSandboxOptions
 from sandbox0.sandbox import CmdOptions
+from sandbox0.sandbox_observability import (
+    SandboxObservabilityEventOptions,
+    SandboxObservabilityEventWatchOptions,
+)
 
 client = Client(token=os.environ["SANDBOX0_TOKEN"], base_url=os.environ["SANDBOX0_BASE_URL"])
 with client.sandboxes.open("default", config=SandboxConfig(ttl=600, hard_ttl=1200)) as sandbox:
@@ -127,7 +131,32 @@ with client.sandboxes.open("default", config=SandboxConfig(ttl=600, hard_ttl=120
     assert sandbox.list_logs().logs == []
     quotas = {each.dimension.value: each for each in client.list_team_quotas()}
     assert quotas["active_sandboxes"].current >= 1, quotas
+    assert all(client.get_team_quota(QuotaDimension(each)).dimension.value == each for each in quotas), quotas
     assert client.get_team_quota(QuotaDimension.SANDBOX_CLAIMS).unlimited
+
+    # Events and usage, which follow from the objects. A watch gets what happens later.
+    events = sandbox.list_observability_events().events
+    assert [each.action for each in events][0] == "sandbox.create", events
+    assert {each.event_type.value for each in events} == {"lifecycle"}, events
+    with sandbox.watch_observability_events(SandboxObservabilityEventWatchOptions(action="sandbox.rootfs_snapshot.create")) as following:
+        snapshot = client.sandboxes.create_rootfs_snapshot(sandbox.id)
+        captured = itertools.islice((line.data for line in following.iter_lines() if line.type_.value == "event"), 2)
+        assert [each.outcome.value for each in captured] == ["accepted", "succeeded"]
+    events = sandbox.list_observability_events(SandboxObservabilityEventOptions(resource_type="sandbox_rootfs_snapshot")).events
+    assert events[-1].resource.id == snapshot.id and events[0].operation_id == events[1].operation_id, events
+    assert events[0].actor.kind.value == "api_key", events
+    windows = {each.window_id: each for each in client.list_usage_windows(limit=1000).windows}
+    team = client.list_usage_windows(window_type="store.bytes").windows[0]
+    assert team.value >= windows[f"store.unique_bytes/checkpoint/{snapshot.id}"].value > 0, windows
+    first = client.list_usage_windows(limit=1)
+    second = client.list_usage_windows(limit=1, cursor=first.next_cursor)
+    assert first.next_cursor == first.windows[0].window_id < second.windows[0].window_id, (first, second)
+    try:
+        client.list_usage_windows(window_type="sandbox.egress_bytes")
+        raise AssertionError("a usage that is not recorded was listed")
+    except APIError as error:
+        assert error.status_code == 501, error
+    client.sandboxes.delete_rootfs_snapshot(snapshot.id)
 
     # Times, lists and templates.
     first = client.sandboxes.get(sandbox.id)

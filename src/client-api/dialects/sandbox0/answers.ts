@@ -147,7 +147,7 @@ export function templateIdOf({ metadata, spec }: Sandbox): string {
 }
 
 /** Users can write the annotation. */
-function claimedAt({ metadata }: Sandbox): string {
+export function claimedAt({ metadata }: Sandbox): string {
   const noted = Date.parse(metadata.annotations?.[annotations.claimTimestamp] ?? metadata.creationTimestamp);
   return new Date(Number.isNaN(noted) ? Date.parse(metadata.creationTimestamp) : noted).toISOString();
 }

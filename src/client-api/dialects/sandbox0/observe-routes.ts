@@ -1,11 +1,10 @@
 import * as z from "zod";
 import { RametError } from "../../../base/errors.ts";
-import type { Caller } from "../../keys/callers.ts";
 import { needs } from "../../keys/needs.ts";
-import { sandboxesOfKey } from "../../service/key-limits.ts";
 import { type GuestSample, guestSample, type LogLine, sandboxLog } from "../../service/observe.ts";
 import { type Call, envelope, route, type Sandbox0, type Sandbox0Route, sandboxOf, success } from "./call.ts";
-import { dimensions, QuotaDimension, ReadLogs, ReadMetrics } from "./schemas.ts";
+import { ReadLogs, ReadMetrics } from "./schemas.ts";
+import { pageOf, sendWatch, timeOf } from "./watch.ts";
 
 const ofSandbox = "/api/v1/sandboxes/:id";
 const Time = z.iso.datetime();
@@ -78,22 +77,6 @@ const LogEntry = z
   })
   .meta({ id: "SandboxObservabilityLogEntry" });
 
-const Quota = z
-  .object({
-    team_id: z.string(),
-    dimension: z.string(),
-    kind: z.enum(["capacity", "rate"]),
-    limit_value: z.int().nullable(),
-    interval_ms: z.int().nullable(),
-    burst_value: z.int().nullable(),
-    current: z.int().nullable(),
-    remaining: z.int().nullable(),
-    unlimited: z.boolean(),
-    unit: z.string(),
-    source: z.enum(["team_override", "unlimited"]),
-  })
-  .meta({ id: "TeamQuota" });
-
 export const observeRoutes: readonly Sandbox0Route[] = [
   route("GET", `${ofSandbox}/metrics`, {
     summary: "Returns what a running sandbox uses now, as series of one point. There is no history.",
@@ -123,24 +106,11 @@ export const observeRoutes: readonly Sandbox0Route[] = [
     },
   }),
   route("GET", `${ofSandbox}/observability/logs`, {
-    summary: "Returns the last output of the entrypoint of a running sandbox, oldest first.",
+    summary: "Returns the last output of the entrypoint of a running sandbox, oldest first, or follows it.",
     needs: [...needs.read, ...needs.enter],
     query: ReadLogs,
     answers: { 200: envelope(z.object({ logs: z.array(LogEntry), next_cursor: z.string().optional() })) },
     handle: logs,
-  }),
-  route("GET", "/api/v1/quotas", {
-    summary: "Lists the limits of the key.",
-    needs: [],
-    answers: { 200: envelope(z.array(Quota)) },
-    handle: ({ service }, { caller }) => success(dimensions.map((each) => quotaOf(service, caller, each))),
-  }),
-  route("GET", "/api/v1/quotas/:dimension", {
-    summary: "Describes a limit of the key. A traffic that nothing limits is unlimited.",
-    needs: [],
-    answers: { 200: envelope(Quota) },
-    handle: ({ service }, { caller, params: { dimension } }) =>
-      success(quotaOf(service, caller, dimensionIn(dimension))),
   }),
 ];
 
@@ -172,20 +142,47 @@ function metricsView(
 
 async function logs(sandbox0: Sandbox0, call: Call<z.ZodUnknown, typeof ReadLogs>) {
   const { watch, context_id: context, stream, limit, start_time: start, end_time: end, cursor } = call.query;
-  if (watch === true) throw unsupported("watch", "List the logs again, with the cursor");
   if (context !== undefined)
     throw unsupported("context_id", "Only the output of the entrypoint is kept: read the context");
-  const since = cursor ?? (start === undefined ? undefined : Date.parse(start));
-  const lines = await sandboxLog(sandbox0, await sandboxOf(sandbox0, call), since, call.signal);
-  const isAsked = ({ time }: LogLine): boolean =>
-    (cursor === undefined || time.getTime() > cursor) && (end === undefined || time <= new Date(end));
-  const all = stream === undefined || stream === "stdout" ? lines.filter(isAsked) : [];
-  // The next page begins after a time, not after a line.
-  const full = all[limit - 1]?.time.getTime();
-  const page = all.filter(({ time }, at) => at < limit || time.getTime() === full);
-  const entries = page.map(({ time, text }) => ({
-    team_id: call.caller.namespace,
-    sandbox_id: call.params["id"] ?? "",
+  const sandbox = await sandboxOf(sandbox0, call);
+  const read = async (since: number | undefined): Promise<z.infer<typeof LogEntry>[]> => {
+    const lines = await sandboxLog(sandbox0, sandbox, since, call.signal);
+    return stream === undefined || stream === "stdout" ? lines.map((line) => entryOf(line, call)) : [];
+  };
+  const first = cursor ?? (start === undefined ? undefined : Date.parse(start));
+  if (watch === true) return sendWatch(sandbox0, call, { type: "log", poll: newLines(read, first, cursor) });
+  const isAsked = (time: number): boolean =>
+    (cursor === undefined || time > cursor) && (end === undefined || time <= Date.parse(end));
+  const { page, next } = pageOf(
+    (await read(first)).filter((line) => isAsked(timeOf(line))),
+    limit,
+  );
+  return success({ logs: page, ...next });
+}
+
+/** Reads the lines that have appeared since the last call. Several have the same time. @param seen the time whose lines are known */
+function newLines<T extends { occurred_at: string }>(
+  read: (since: number | undefined) => Promise<T[]>,
+  first: number | undefined,
+  seen: number | undefined,
+): () => Promise<T[]> {
+  let since = first;
+  let known = seen === undefined ? 0 : Infinity;
+  return async () => {
+    const all = (await read(since)).filter((line) => since === undefined || timeOf(line) >= since);
+    const atTime = (time: number | undefined): number => all.filter((line) => timeOf(line) === time).length;
+    const fresh = all.slice(Math.min(known, atTime(since)));
+    const last = fresh.at(-1);
+    since = last === undefined ? since : timeOf(last);
+    known = atTime(since);
+    return fresh;
+  };
+}
+
+function entryOf({ time, text }: LogLine, { caller, params }: Pick<Call, "caller" | "params">) {
+  return {
+    team_id: caller.namespace,
+    sandbox_id: params["id"] ?? "",
     region_id: "",
     cluster_id: "",
     occurred_at: time.toISOString(),
@@ -193,50 +190,9 @@ async function logs(sandbox0: Sandbox0, call: Call<z.ZodUnknown, typeof ReadLogs
     message: text,
     cursor: String(time.getTime()),
     stream: "stdout" as const,
-  }));
-  const last = entries.at(-1);
-  return success({ logs: entries, ...(last && all.length > page.length && { next_cursor: last.cursor }) });
+  };
 }
 
 function unsupported(field: string, hint: string): RametError {
   return new RametError("NotSupported", `${field} is not supported`, { hint });
 }
-
-/** @throws RametError `NotFound` */
-function dimensionIn(text: string | undefined): QuotaDimension {
-  const { data } = QuotaDimension.safeParse(text);
-  if (data !== undefined) return data;
-  throw new RametError("NotFound", "The quota does not exist", {
-    hint: `It is one of ${QuotaDimension.options.join(", ")}`,
-  });
-}
-
-function quotaOf(service: Sandbox0["service"], caller: Caller, dimension: QuotaDimension): z.infer<typeof Quota> {
-  const { sandboxes, requestsPerSecond } = caller.limits;
-  const isCapacity = dimension === "active_sandboxes" || dimension === "paused_sandboxes";
-  const own = dimension === "active_sandboxes" ? sandboxesOfKey(service, caller).length : null;
-  const limit = { active_sandboxes: sandboxes, api_requests: requestsPerSecond }[dimension as string] ?? Infinity;
-  const isUnlimited = limit === Infinity;
-  return {
-    team_id: caller.namespace,
-    dimension,
-    kind: isCapacity ? "capacity" : "rate",
-    limit_value: isUnlimited ? null : limit,
-    interval_ms: isCapacity ? null : 1_000,
-    burst_value: isCapacity || isUnlimited ? null : limit,
-    current: own,
-    remaining: own === null || isUnlimited ? null : Math.max(0, limit - own),
-    unlimited: isUnlimited,
-    unit: units[dimension],
-    source: isUnlimited ? "unlimited" : "team_override",
-  };
-}
-
-const units = {
-  active_sandboxes: "count",
-  paused_sandboxes: "count",
-  sandbox_claims: "claims",
-  api_requests: "requests",
-  network_egress_bytes: "bytes",
-  network_ingress_bytes: "bytes",
-} as const satisfies Record<QuotaDimension, string>;

@@ -17,9 +17,11 @@ import {
   success,
 } from "./call.ts";
 import { contextRoutes } from "./context-routes.ts";
+import { eventRoutes } from "./event-routes.ts";
 import { fileRoutes } from "./file-routes.ts";
 import { networkRoutes } from "./network-routes.ts";
 import { observeRoutes } from "./observe-routes.ts";
+import { quotaRoutes } from "./quota-routes.ts";
 import { sandboxRoutes } from "./sandbox-routes.ts";
 import { serviceRoutes } from "./service-routes.ts";
 import { snapshotRoutes } from "./snapshot-routes.ts";
@@ -73,7 +75,6 @@ const unsupported = unsupportedRoutes({
     `PUT ${ofSandbox}/previews/:preview`,
     `DELETE ${ofSandbox}/previews/:preview`,
   ],
-  "Events are not supported: watch the Sandboxes": [`GET ${ofSandbox}/observability/events`],
   "A rebase is not supported: claim with the other template and the snapshot": [`PUT ${ofSandbox}/rootfs/rebase`],
   "Templates cannot be declared with a key: use from-sandbox, kubectl or Pulumi": [
     "POST /api/v1/templates",
@@ -94,7 +95,6 @@ const unsupported = unsupportedRoutes({
     "PUT /api/v1/credential-sources/:name",
     "DELETE /api/v1/credential-sources/:name",
   ],
-  "Usage is not recorded: use Prometheus": ["GET /api/v1/usage/windows"],
   "Images cannot be pushed with a key: push them to your registry": ["POST /api/v1/registry/credentials"],
   "Keys cannot be managed with a key: use `ramet key create`, `rotate` and `revoke`": [
     "GET /api-keys",
@@ -145,6 +145,8 @@ export const sandbox0Routes: readonly Sandbox0Route[] = [
   ...networkRoutes,
   ...serviceRoutes,
   ...observeRoutes,
+  ...eventRoutes,
+  ...quotaRoutes,
   ...templateRoutes,
   ...unsupported,
 ];

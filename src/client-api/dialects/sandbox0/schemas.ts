@@ -169,25 +169,47 @@ export const ReadMetrics = z.looseObject({
   end_time: Moment,
   metrics: z.string().max(2_000).optional(),
 });
-export const ReadLogs = z.looseObject({
+const ReadObserved = z.looseObject({
   start_time: Moment,
   end_time: Moment,
   limit: z.coerce.number().int().min(1).max(10_000).default(1_000),
   cursor: z.coerce.number().int().min(0).max(8.64e15).optional(),
-  context_id: z.string().max(200).optional(),
-  stream: z.enum(["stdout", "stderr", "pty"]).optional(),
   watch: Flag.optional(),
 });
+export const ReadLogs = ReadObserved.extend({
+  context_id: z.string().max(200).optional(),
+  stream: z.enum(["stdout", "stderr", "pty"]).optional(),
+});
+const Word = z.string().max(200).optional();
+export const ReadEvents = ReadObserved.extend({
+  source: Word,
+  event_type: Word,
+  outcome: Word,
+  actor_kind: Word,
+  actor_id: z.string().max(500).optional(),
+  action: Word,
+  resource_type: Word,
+  operation_id: Word,
+  event_id: Word,
+});
 
-/** The limits of a key. */
-export const dimensions = ["active_sandboxes", "sandbox_claims", "api_requests"] as const;
+/** The limits of a key. Clients before 0.10 know the storage of snapshots, later ones paused sandboxes. */
 export const QuotaDimension = z.enum([
-  ...dimensions,
+  "active_sandboxes",
   "paused_sandboxes",
+  "snapshot_storage_gb",
+  "sandbox_claims",
+  "api_requests",
   "network_egress_bytes",
   "network_ingress_bytes",
 ]);
 export type QuotaDimension = z.infer<typeof QuotaDimension>;
+
+export const ReadUsage = z.looseObject({
+  cursor: z.string().max(1_000).optional(),
+  limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  window_type: z.string().max(200).optional(),
+});
 
 export const FromSandbox = z
   .looseObject({

@@ -1,0 +1,205 @@
+import * as z from "zod";
+import type { Checkpoint } from "../../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../../api/kinds/sandbox.ts";
+import { annotations, labels } from "../../../api/names/labels.ts";
+import { keyedUuidOf } from "../../../api/schema/digest.ts";
+import type { Condition } from "../../../api/schema/metadata.ts";
+import { isAutomatic, isPauseCheckpoint } from "../../../api/state/checkpoint.ts";
+import { pauseFailure } from "../../../api/state/sandbox.ts";
+import { needs } from "../../keys/needs.ts";
+import { sandboxIdOf, unknown } from "../../service/find-sandbox.ts";
+import { claimedAt } from "./answers.ts";
+import { type Call, envelope, route, type Sandbox0, type Sandbox0Route, sandboxOf, success } from "./call.ts";
+import { ReadEvents } from "./schemas.ts";
+import { pageOf, sendWatch, timeOf } from "./watch.ts";
+
+const Time = z.iso.datetime();
+const Event = z
+  .object({
+    event_id: z.uuid(),
+    schema_version: z.literal(2),
+    team_id: z.string(),
+    sandbox_id: z.string(),
+    region_id: z.string(),
+    cluster_id: z.string(),
+    occurred_at: Time,
+    ingested_at: Time,
+    source: z.literal("manager"),
+    event_type: z.literal("lifecycle"),
+    phase: z.enum(["attempt", "result"]),
+    outcome: z.enum(["accepted", "succeeded", "failed"]),
+    actor: z.object({ kind: z.enum(["api_key", "service"]), id: z.string() }),
+    action: z.string(),
+    resource: z.object({ type: z.string(), id: z.string() }),
+    operation_id: z.string(),
+    producer: z.object({ service: z.literal("ramet") }),
+    integrity: z
+      .object({
+        algorithm: z.literal("ed25519-sha256-v1"),
+        payload_hash: z.string(),
+        signature: z.string(),
+        signing_key_id: z.string(),
+        signature_status: z.literal("unavailable"),
+      })
+      .describe("Events are computed from the objects, and not signed."),
+    attributes: z.object({ reason: z.string().optional(), message: z.string().optional() }),
+  })
+  .meta({ id: "SandboxObservabilityEvent" });
+type Event = z.infer<typeof Event>;
+
+export const eventRoutes: readonly Sandbox0Route[] = [
+  route("GET", "/api/v1/sandboxes/:id/observability/events", {
+    summary:
+      "Returns the last start, pause and resume of a sandbox and its captures, oldest first, or follows them. There is no other history.",
+    needs: [...needs.read, ...needs.listSnapshots],
+    query: ReadEvents,
+    answers: { 200: envelope(z.object({ events: z.array(Event), next_cursor: z.string().optional() })) },
+    handle: listEvents,
+  }),
+];
+
+async function listEvents(sandbox0: Sandbox0, call: Call<z.ZodUnknown, typeof ReadEvents>) {
+  const { watch, limit, start_time: start, end_time: end, cursor } = call.query;
+  const found = await sandboxOf(sandbox0, call);
+  const isAsked = (event: Event): boolean =>
+    (cursor === undefined || timeOf(event) > cursor) &&
+    (start === undefined || timeOf(event) >= Date.parse(start)) &&
+    (end === undefined || timeOf(event) <= Date.parse(end)) &&
+    matches(event, call.query);
+  const asked = (): Event[] => eventsOf(sandbox0, found).filter(isAsked);
+  if (watch === true) return sendWatch(sandbox0, call, { type: "event", poll: newEvents(asked) });
+  const { page, next } = pageOf(asked(), limit);
+  return success({ events: page, ...next });
+}
+
+/** Returns the events that have appeared since the last call, also late ones. */
+function newEvents(read: () => Event[]): () => Promise<Event[]> {
+  let known: ReadonlySet<string> = new Set();
+  return () => {
+    const all = read();
+    const fresh = all.filter(({ event_id: id }) => !known.has(id));
+    known = new Set(all.map(({ event_id: id }) => id));
+    return Promise.resolve(fresh);
+  };
+}
+
+function matches(event: Event, query: z.infer<typeof ReadEvents>): boolean {
+  const fields: readonly [unknown, unknown][] = [
+    [query.source, event.source],
+    [query.event_type, event.event_type],
+    [query.outcome, event.outcome],
+    [query.actor_kind, event.actor.kind],
+    [query.actor_id, event.actor.id],
+    [query.action, event.action],
+    [query.resource_type, event.resource.type],
+    [query.operation_id, event.operation_id],
+    [query.event_id, event.event_id],
+  ];
+  return fields.every(([asked, value]) => asked === undefined || asked === value);
+}
+
+/** @throws RametError `NotFound` if the sandbox has been deleted */
+function eventsOf({ service: { known, sandboxes } }: Sandbox0, { metadata }: Sandbox): Event[] {
+  const sandbox = sandboxes.current(metadata.uid);
+  if (sandbox === undefined) throw unknown(metadata.name);
+  const { deletionTimestamp: deletedAt, annotations: noted = {} } = sandbox.metadata;
+  const key = noted[annotations.owner];
+  const happened: Happening[] = [
+    { action: "sandbox.create", at: claimedAt(sandbox), outcome: "succeeded", key },
+    ...(sandbox.status?.conditions ?? []).flatMap((condition) => transitionOf(sandbox, condition)),
+    ...known.checkpointsOf(sandbox).filter(isOf(sandbox)).flatMap(captureOf),
+    ...(deletedAt === undefined ? [] : [{ action: "sandbox.delete", at: deletedAt, outcome: "accepted" as const }]),
+  ];
+  return happened
+    .map((each) => eventOf(sandbox, each))
+    .sort((a, b) => timeOf(a) - timeOf(b) || (a.event_id < b.event_id ? -1 : 1));
+}
+
+interface Happening {
+  action: string;
+  /** RFC 3339. */
+  at: string;
+  /** `accepted`: it has begun. */
+  outcome: Event["outcome"];
+  /** The API key that has requested it, as far as that is known. */
+  key?: string | undefined;
+  /** @default the sandbox */
+  checkpoint?: Checkpoint;
+  attributes?: Event["attributes"];
+}
+
+/** The actions of Sandbox0 that conditions of a Sandbox report. */
+const actions: Readonly<Record<string, string>> = {
+  Ready: "sandbox.start",
+  SandboxPaused: "sandbox.pause",
+  SandboxResumed: "sandbox.resume",
+};
+
+function transitionOf(sandbox: Sandbox, { type, status, reason, message, lastTransitionTime: at }: Condition) {
+  const action = actions[type];
+  if (action === undefined) return [];
+  const hasFailed = type === "SandboxPaused" ? pauseFailure(sandbox) !== undefined : sandbox.status?.phase === "Failed";
+  const outcome = status === "True" ? "succeeded" : hasFailed ? "failed" : "accepted";
+  return [{ action, at, outcome, attributes: { reason, message } } as const];
+}
+
+/** Whether a checkpoint is a capture of this sandbox for a client: another one had the same name before. */
+function isOf({ metadata: { uid, creationTimestamp: created } }: Sandbox): (checkpoint: Checkpoint) => boolean {
+  return (checkpoint) => {
+    const { labels: own = {}, creationTimestamp: at } = checkpoint.metadata;
+    const isLater = (own[labels.sourceUid] ?? uid) === uid && Date.parse(at) >= Date.parse(created);
+    return isLater && !isPauseCheckpoint(checkpoint) && !isAutomatic(checkpoint);
+  };
+}
+
+function captureOf(checkpoint: Checkpoint): Happening[] {
+  const { metadata, status } = checkpoint;
+  const begun: Happening = {
+    action: "sandbox.rootfs_snapshot.create",
+    at: metadata.creationTimestamp,
+    outcome: "accepted",
+    key: metadata.annotations?.[annotations.owner],
+    checkpoint,
+  };
+  const { phase, completionTime: at, message } = status ?? {};
+  if (at === undefined) return [begun];
+  const ended = phase === "Failed" ? ({ outcome: "failed", attributes: { message } } as const) : undefined;
+  return [begun, { ...begun, at, outcome: "succeeded", ...ended }];
+}
+
+function eventOf(sandbox: Sandbox, { action, at, outcome, key, checkpoint, attributes = {} }: Happening): Event {
+  const { namespace, uid } = sandbox.metadata;
+  const subject = checkpoint?.metadata.uid ?? uid;
+  const id = keyedUuidOf(subject, JSON.stringify([action, at, outcome]));
+  const occurred = new Date(at).toISOString();
+  return {
+    event_id: id,
+    schema_version: 2,
+    team_id: namespace,
+    sandbox_id: sandboxIdOf(sandbox),
+    region_id: "",
+    cluster_id: "",
+    occurred_at: occurred,
+    ingested_at: occurred,
+    source: "manager",
+    event_type: "lifecycle",
+    phase: outcome === "accepted" ? "attempt" : "result",
+    outcome,
+    actor: key === undefined ? { kind: "service", id: "ramet" } : { kind: "api_key", id: key },
+    action,
+    resource:
+      checkpoint === undefined
+        ? { type: "sandbox", id: sandboxIdOf(sandbox) }
+        : { type: "sandbox_rootfs_snapshot", id: checkpoint.status?.checkpointId ?? checkpoint.metadata.name },
+    operation_id: checkpoint?.metadata.uid ?? id,
+    producer: { service: "ramet" },
+    integrity: {
+      algorithm: "ed25519-sha256-v1",
+      payload_hash: "",
+      signature: "",
+      signing_key_id: "",
+      signature_status: "unavailable",
+    },
+    attributes,
+  };
+}
