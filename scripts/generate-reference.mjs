@@ -4,6 +4,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { format, resolveConfig } from "prettier";
 import { dialectPage } from "../src/client-api/dialect-table.ts";
+import { e2bRoutes } from "../src/client-api/dialects/e2b/routes.ts";
+import { sandbox0Routes } from "../src/client-api/dialects/sandbox0/routes.ts";
 import { readComponents } from "./reference-types.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -14,7 +16,10 @@ const typePages = new Map();
 const pages = new Map([["README.md", renderIndex()]]);
 for (const resource of resources) pages.set(pageOf(resource.name), renderResource(resource));
 pages.set("recipe.md", renderRecipe());
-pages.set("dialects.md", `${made("src/client-api/dialect-table.ts")}\n\n${dialectPage()}`);
+pages.set(
+  "dialects.md",
+  `${made("src/client-api/dialect-table.ts")}\n\n${dialectPage({ E2B: e2bRoutes, Sandbox0: sandbox0Routes })}`,
+);
 
 const others = [];
 for (const name of await readdir(directory).catch(() => [])) {

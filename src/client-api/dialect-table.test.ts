@@ -28,6 +28,9 @@ function toolNames(): string[] {
   return Object.keys((mcpServer(options) as unknown as { _registeredTools: object })._registeredTools);
 }
 
+const listed = { E2B: e2bRoutes, Sandbox0: sandbox0Routes };
+const page = dialectPage(listed);
+
 /** What exists, by client. */
 const existing: Record<ClientName, readonly string[]> = {
   E2B: namesOf("", e2bRoutes),
@@ -74,6 +77,22 @@ describe("the table of operations and clients", () => {
   });
 
   it("is a page that is read in minutes", () => {
-    expect(dialectPage().split(/\s+/).length).toBeLessThanOrEqual(700);
+    expect(dialectPage({}).split(/\s+/).length).toBeLessThanOrEqual(700);
+    expect(page.split(/\s+/).length).toBeLessThanOrEqual(900);
   });
+
+  it.each(Object.entries(listed))(
+    "lists each route that %s misses, with the reason and what to use instead",
+    (_, all) => {
+      const missing = all.filter(({ unsupported }) => unsupported !== undefined);
+      expect(missing.length).toBeGreaterThan(10);
+      for (const { method, path, unsupported = "" } of missing) {
+        const [, why = "", instead = ""] = /^[A-Z][^:]*, because ([^:]+): ([a-z][^:]+)$/.exec(unsupported) ?? [];
+        expect([unsupported, why.length > 0]).toEqual([unsupported, true]);
+        const row = page.split("\n").find((each) => each.includes(` ${why} | ${instead} |`)) ?? "";
+        expect(row).toContain(path.replace(/\/\*$/, ""));
+        expect(row).toContain(method);
+      }
+    },
+  );
 });

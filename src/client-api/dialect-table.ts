@@ -147,8 +147,16 @@ function same(entry: Entry) {
   return { E2B: entry, AgentTier: entry, Sandbox0: entry, native: entry };
 }
 
-/** The page of the reference, in Markdown. */
-export function dialectPage(): string {
+/** A route of an API, and why Ramet does not have it and what to do instead: `what, because why: instead`. */
+interface ListedRoute {
+  method: string;
+  path: string;
+  unsupported?: string;
+}
+export type Listed = Readonly<Partial<Record<ClientName, readonly ListedRoute[]>>>;
+
+/** The page of the reference, in Markdown. @param routes of the APIs whose missing routes it lists */
+export function dialectPage(routes: Listed): string {
   const cell = (entry: Entry): string =>
     typeof entry === "string" ? `\`${entry}\`` : `no (${Object.keys(reasons).indexOf(entry.no) + 1})`;
   const rows = Object.entries(dialectTable).map(([name, row]) => [
@@ -168,5 +176,28 @@ ${table.join("\n")}
 Without an entry:
 
 ${notes.join("\n")}
+
+## Routes without support
+
+These answer 501. \`*\`: and all below.
+
+${[line(["API", "routes", "why not", "instead"]), line(["---", "---", "---", "---"]), ...unsupportedRows(routes).map(line)].join("\n")}
 `;
+}
+
+/** A row for each reason. The methods of a path are together, and a path stands for those below it. */
+function unsupportedRows(routes: Listed): string[][] {
+  return Object.entries(routes).flatMap(([client, all]) => {
+    const missing = all.filter(({ unsupported }) => unsupported !== undefined);
+    const byReason = Map.groupBy(missing, ({ unsupported = "" }) => unsupported);
+    return [...byReason].map(([reason, some]) => {
+      const byPath = Map.groupBy(some, ({ path }) => path.replace(/\/\*$/, ""));
+      const texts = [...byPath].map(([path, same]) => {
+        const methods = [...new Set(same.map(({ method }) => method))].join(" ");
+        return `\`${methods} ${path}${same.some((each) => each.path.endsWith("/*")) ? "*" : ""}\``;
+      });
+      const [, why = "", instead = ""] = /, because (.*): (.*)$/.exec(reason) ?? [];
+      return [client, texts.join(", "), why, instead];
+    });
+  });
 }

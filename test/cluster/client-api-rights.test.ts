@@ -109,6 +109,18 @@ describe("a key whose account lacks one right", () => {
   });
 });
 
+describe("a key with all rights", () => {
+  const missing = guarded.flatMap(({ unsupported, ...route }) =>
+    unsupported === undefined ? [] : [[nameOf(route), unsupported, route] as const],
+  );
+  it.each(missing)("gets 501 from %s: %s", async (_, unsupported, route) => {
+    const { path } = sampleOf(route, () => own.sandboxID);
+    const { status, json, text } = await world.call(own.key, route.method, path);
+    expect([status, json]).toMatchObject([501, errorOf(route, 501, "NotSupported")]);
+    expect(text).toContain(JSON.stringify(unsupported).slice(1, -1));
+  });
+});
+
 it("lets no route delete or change a named snapshot for a key that may not, whatever its name is a parameter of", async () => {
   const verbs = ["create", "patch", "delete"];
   const rules = verbs.reduce(

@@ -26,43 +26,42 @@ export function e2bDialect(e2b: E2b): Dialect {
 
 /** Routes of E2B's API that Ramet does not have, by what to do instead. */
 const unsupported = unsupportedRoutes({
-  "Metrics of teams are not supported: read those of the servers in Prometheus's format": [
-    "GET /teams/:teamID/metrics",
-    "GET /teams/:teamID/metrics/max",
+  "Metrics of teams are not supported, because nothing records them: read those of the servers in Prometheus's format":
+    ["GET /teams/:teamID/metrics", "GET /teams/:teamID/metrics/max"],
+  "Builds of earlier command lines are not supported, because they push images to E2B: use Template.build of the SDKs":
+    [
+      "POST /templates",
+      "POST /v2/templates",
+      "POST /templates/:templateID",
+      "POST /templates/:templateID/builds/:buildID",
+    ],
+  "Default templates are not supported, because each namespace has its own: list them with GET /v2/templates": [
+    "GET /default-templates",
   ],
-  "Builds of Dockerfiles by earlier command lines are not supported: use Template.build of the SDKs": [
-    "POST /templates",
-    "POST /v2/templates",
-    "POST /templates/:templateID",
-    "POST /templates/:templateID/builds/:buildID",
-  ],
-  "Default templates are not supported: list all templates with /v2/templates": ["GET /default-templates"],
-  "Volumes are not supported: declare PersistentVolumeClaims in the SandboxTemplate": [
-    "GET /volumes",
-    "POST /volumes",
-    "GET /volumes/:volumeID",
-    "DELETE /volumes/:volumeID",
-  ],
-  "Nodes are not supported: list them with `kubectl get nodes`": [
+  "Volumes are not supported, because those of E2B have no size and no class: declare PersistentVolumeClaims in the SandboxTemplate":
+    ["GET /volumes", "POST /volumes", "GET /volumes/:volumeID", "DELETE /volumes/:volumeID"],
+  "Nodes are not supported, because a key sees its namespace only: list them with `kubectl get nodes`": [
     "GET /nodes",
     "GET /nodes/:nodeID",
     "POST /nodes/:nodeID",
   ],
-  "Keys cannot be managed with a key: use `ramet key create`, `rotate` and `revoke`": [
-    "GET /api-keys",
-    "POST /api-keys",
-    "PATCH /api-keys/:apiKeyID",
-    "DELETE /api-keys/:apiKeyID",
-    "POST /access-tokens",
-    "DELETE /access-tokens/:accessTokenID",
-  ],
-  "The administration of teams is not supported: a team is a namespace of Kubernetes": [
-    "GET /admin/sandboxes/running-counts",
-    "POST /admin/teams/:teamID/sandboxes/kill",
-    "POST /admin/teams/:teamID/builds/cancel",
-    "POST /admin/teams/:teamID/api-keys",
-    "DELETE /admin/teams/:teamID/api-keys/:apiKeyID",
-  ],
+  "Keys cannot be managed with a key, because a stolen one could create others: use `ramet key create`, `rotate` and `revoke`":
+    [
+      "GET /api-keys",
+      "POST /api-keys",
+      "PATCH /api-keys/:apiKeyID",
+      "DELETE /api-keys/:apiKeyID",
+      "POST /access-tokens",
+      "DELETE /access-tokens/:accessTokenID",
+    ],
+  "The administration of teams is not supported, because a key sees its namespace only: use kubectl in the namespace of the team":
+    [
+      "GET /admin/sandboxes/running-counts",
+      "POST /admin/teams/:teamID/sandboxes/kill",
+      "POST /admin/teams/:teamID/builds/cancel",
+      "POST /admin/teams/:teamID/api-keys",
+      "DELETE /admin/teams/:teamID/api-keys/:apiKeyID",
+    ],
 });
 
 /** All routes of the dialect. The server, the OpenAPI document and the tests of rights follow from this table. */

@@ -62,7 +62,7 @@ const ofSandbox = "/api/v1/sandboxes/:id";
 
 /** Routes of Sandbox0's API that Ramet does not have, by what to do instead. */
 const unsupported = unsupportedRoutes({
-  "Sessions are not supported: use contexts": [
+  "Sessions are not supported, because the output of a program is not kept after its end: use contexts": [
     `GET ${ofSandbox}/sessions`,
     `POST ${ofSandbox}/sessions`,
     `GET ${ofSandbox}/sessions/*`,
@@ -70,17 +70,17 @@ const unsupported = unsupportedRoutes({
     `PUT ${ofSandbox}/sessions/*`,
     `DELETE ${ofSandbox}/sessions/*`,
   ],
-  "Previews are not supported: publish the port as a service": [
+  "Previews are not supported, because gateways have no sessions of browsers: publish the port as a service": [
     `POST ${ofSandbox}/previews`,
     `PUT ${ofSandbox}/previews/:preview`,
     `DELETE ${ofSandbox}/previews/:preview`,
   ],
-  "A rebase is not supported: claim with the other template and the snapshot": [`PUT ${ofSandbox}/rootfs/rebase`],
-  "Templates cannot be declared with a key: use from-sandbox, kubectl or Pulumi": [
-    "POST /api/v1/templates",
-    "PUT /api/v1/templates/:template",
+  "A rebase is not supported, because a sandbox keeps its image: claim with the other template and the snapshot": [
+    `PUT ${ofSandbox}/rootfs/rebase`,
   ],
-  "Volumes are not supported: declare volumes in the template": [
+  "Templates cannot be declared with a key, because they decide what Pods may do: use from-sandbox, kubectl or Pulumi":
+    ["POST /api/v1/templates", "PUT /api/v1/templates/:template"],
+  "Volumes are not supported, because Sandbox0 has removed them: declare volumes in the template": [
     "GET /api/v1/sandboxvolumes",
     "POST /api/v1/sandboxvolumes",
     "GET /api/v1/sandboxvolumes/*",
@@ -88,22 +88,19 @@ const unsupported = unsupportedRoutes({
     "PUT /api/v1/sandboxvolumes/*",
     "DELETE /api/v1/sandboxvolumes/*",
   ],
-  "Credential sources are not supported: declare credentials in the template": [
+  "Credential sources are not supported, because no network policy uses them: declare credentials in the template": [
     "GET /api/v1/credential-sources",
     "POST /api/v1/credential-sources",
     "GET /api/v1/credential-sources/:name",
     "PUT /api/v1/credential-sources/:name",
     "DELETE /api/v1/credential-sources/:name",
   ],
-  "Images cannot be pushed with a key: push them to your registry": ["POST /api/v1/registry/credentials"],
-  "Keys cannot be managed with a key: use `ramet key create`, `rotate` and `revoke`": [
-    "GET /api-keys",
-    "POST /api-keys",
-    "GET /api-keys/*",
-    "POST /api-keys/*",
-    "DELETE /api-keys/*",
+  "Images cannot be pushed with a key, because Ramet serves no registry: push them to your registry": [
+    "POST /api/v1/registry/credentials",
   ],
-  "Teams, users, regions and logins are not supported: give each team a namespace": [
+  "Keys cannot be managed with a key, because a stolen one could create others: use `ramet key create`, `rotate` and `revoke`":
+    ["GET /api-keys", "POST /api-keys", "GET /api-keys/*", "POST /api-keys/*", "DELETE /api-keys/*"],
+  "Teams, users, regions and logins are not supported, because Kubernetes has accounts: give each team a namespace": [
     ...(["teams", "users", "regions", "auth"] as const).flatMap((name) => [
       `GET /${name}` as const,
       `POST /${name}` as const,
