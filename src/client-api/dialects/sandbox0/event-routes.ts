@@ -5,9 +5,9 @@ import { annotations, labels } from "../../../api/names/labels.ts";
 import { keyedUuidOf } from "../../../api/schema/digest.ts";
 import type { Condition } from "../../../api/schema/metadata.ts";
 import { isAutomatic, isPauseCheckpoint } from "../../../api/state/checkpoint.ts";
-import { pauseFailure } from "../../../api/state/sandbox.ts";
+import { failedPause } from "../../../api/state/sandbox.ts";
 import { needs } from "../../keys/needs.ts";
-import { sandboxIdOf, unknown } from "../../service/find-sandbox.ts";
+import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { claimedAt } from "./answers.ts";
 import { type Call, envelope, route, type Sandbox0, type Sandbox0Route, sandboxOf, success } from "./call.ts";
 import { ReadEvents } from "./schemas.ts";
@@ -66,8 +66,8 @@ async function listEvents(sandbox0: Sandbox0, call: Call<z.ZodUnknown, typeof Re
     (start === undefined || timeOf(event) >= Date.parse(start)) &&
     (end === undefined || timeOf(event) <= Date.parse(end)) &&
     matches(event, call.query);
-  const asked = (): Event[] => eventsOf(sandbox0, found).filter(isAsked);
-  if (watch === true) return sendWatch(sandbox0, call, { type: "event", poll: newEvents(asked) });
+  const asked = (): Event[] => eventsOf(sandbox0.service, found).filter(isAsked);
+  if (watch === true) return sendWatch(sandbox0, call, { sandbox: found, type: "event", poll: newEvents(asked) });
   const { page, next } = pageOf(asked(), limit);
   return success({ events: page, ...next });
 }
@@ -98,10 +98,9 @@ function matches(event: Event, query: z.infer<typeof ReadEvents>): boolean {
   return fields.every(([asked, value]) => asked === undefined || asked === value);
 }
 
-/** @throws RametError `NotFound` if the sandbox has been deleted */
-function eventsOf({ service: { known, sandboxes } }: Sandbox0, { metadata }: Sandbox): Event[] {
-  const sandbox = sandboxes.current(metadata.uid);
-  if (sandbox === undefined) throw unknown(metadata.name);
+/** What the objects record of a sandbox, oldest first. */
+export function eventsOf({ known, sandboxes }: EventParts, found: Sandbox): Event[] {
+  const sandbox = sandboxes.current(found.metadata.uid) ?? found;
   const { deletionTimestamp: deletedAt, annotations: noted = {} } = sandbox.metadata;
   const key = noted[annotations.owner];
   const happened: Happening[] = [
@@ -113,6 +112,11 @@ function eventsOf({ service: { known, sandboxes } }: Sandbox0, { metadata }: San
   return happened
     .map((each) => eventOf(sandbox, each))
     .sort((a, b) => timeOf(a) - timeOf(b) || (a.event_id < b.event_id ? -1 : 1));
+}
+
+interface EventParts {
+  known: Pick<Sandbox0["service"]["known"], "checkpointsOf">;
+  sandboxes: Pick<Sandbox0["service"]["sandboxes"], "current">;
 }
 
 interface Happening {
@@ -138,7 +142,7 @@ const actions: Readonly<Record<string, string>> = {
 function transitionOf(sandbox: Sandbox, { type, status, reason, message, lastTransitionTime: at }: Condition) {
   const action = actions[type];
   if (action === undefined) return [];
-  const hasFailed = type === "SandboxPaused" ? pauseFailure(sandbox) !== undefined : sandbox.status?.phase === "Failed";
+  const hasFailed = type === "SandboxPaused" ? failedPause(sandbox) !== undefined : sandbox.status?.phase === "Failed";
   const outcome = status === "True" ? "succeeded" : hasFailed ? "failed" : "accepted";
   return [{ action, at, outcome, attributes: { reason, message } } as const];
 }

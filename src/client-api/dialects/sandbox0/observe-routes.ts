@@ -4,7 +4,7 @@ import { needs } from "../../keys/needs.ts";
 import { type GuestSample, guestSample, type LogLine, sandboxLog } from "../../service/observe.ts";
 import { type Call, envelope, route, type Sandbox0, type Sandbox0Route, sandboxOf, success } from "./call.ts";
 import { ReadLogs, ReadMetrics } from "./schemas.ts";
-import { pageOf, sendWatch, timeOf } from "./watch.ts";
+import { newLines, pageOf, sendWatch, timeOf } from "./watch.ts";
 
 const ofSandbox = "/api/v1/sandboxes/:id";
 const Time = z.iso.datetime();
@@ -150,7 +150,7 @@ async function logs(sandbox0: Sandbox0, call: Call<z.ZodUnknown, typeof ReadLogs
     return stream === undefined || stream === "stdout" ? lines.map((line) => entryOf(line, call)) : [];
   };
   const first = cursor ?? (start === undefined ? undefined : Date.parse(start));
-  if (watch === true) return sendWatch(sandbox0, call, { type: "log", poll: newLines(read, first, cursor) });
+  if (watch === true) return sendWatch(sandbox0, call, { sandbox, type: "log", poll: newLines(read, first, cursor) });
   const isAsked = (time: number): boolean =>
     (cursor === undefined || time > cursor) && (end === undefined || time <= Date.parse(end));
   const { page, next } = pageOf(
@@ -158,25 +158,6 @@ async function logs(sandbox0: Sandbox0, call: Call<z.ZodUnknown, typeof ReadLogs
     limit,
   );
   return success({ logs: page, ...next });
-}
-
-/** Reads the lines that have appeared since the last call. Several have the same time. @param seen the time whose lines are known */
-function newLines<T extends { occurred_at: string }>(
-  read: (since: number | undefined) => Promise<T[]>,
-  first: number | undefined,
-  seen: number | undefined,
-): () => Promise<T[]> {
-  let since = first;
-  let known = seen === undefined ? 0 : Infinity;
-  return async () => {
-    const all = (await read(since)).filter((line) => since === undefined || timeOf(line) >= since);
-    const atTime = (time: number | undefined): number => all.filter((line) => timeOf(line) === time).length;
-    const fresh = all.slice(Math.min(known, atTime(since)));
-    const last = fresh.at(-1);
-    since = last === undefined ? since : timeOf(last);
-    known = atTime(since);
-    return fresh;
-  };
 }
 
 function entryOf({ time, text }: LogLine, { caller, params }: Pick<Call, "caller" | "params">) {
