@@ -179,25 +179,20 @@ ${notes.join("\n")}
 
 ## Routes without support
 
-These answer 501. \`*\`: and all below.
-
-${[line(["API", "routes", "why not", "instead"]), line(["---", "---", "---", "---"]), ...unsupportedRows(routes).map(line)].join("\n")}
-`;
+These answer 501 with the sentence behind them. \`*\`: and all below.
+${Object.entries(routes).map(unsupportedList).join("")}`;
 }
 
-/** A row for each reason. The methods of a path are together, and a path stands for those below it. */
-function unsupportedRows(routes: Listed): string[][] {
-  return Object.entries(routes).flatMap(([client, all]) => {
-    const missing = all.filter(({ unsupported }) => unsupported !== undefined);
-    const byReason = Map.groupBy(missing, ({ unsupported = "" }) => unsupported);
-    return [...byReason].map(([reason, some]) => {
-      const byPath = Map.groupBy(some, ({ path }) => path.replace(/\/\*$/, ""));
-      const texts = [...byPath].map(([path, same]) => {
-        const methods = [...new Set(same.map(({ method }) => method))].join(" ");
-        return `\`${methods} ${path}${same.some((each) => each.path.endsWith("/*")) ? "*" : ""}\``;
-      });
-      const [, why = "", instead = ""] = /, because (.*): (.*)$/.exec(reason) ?? [];
-      return [client, texts.join(", "), why, instead];
+/** An item for each reason. The methods of a path are together, and a path stands for those below it. */
+function unsupportedList([client, all]: [string, readonly ListedRoute[]]): string {
+  const missing = all.filter(({ unsupported }) => unsupported !== undefined);
+  const items = [...Map.groupBy(missing, ({ unsupported = "" }) => unsupported)].map(([reason, some]) => {
+    const byPath = Map.groupBy(some, ({ path }) => path.replace(/\/\*$/, ""));
+    const texts = [...byPath].map(([path, same]) => {
+      const methods = [...new Set(same.map(({ method }) => method))].join(" ");
+      return `\`${methods} ${path}${same.some((each) => each.path.endsWith("/*")) ? "*" : ""}\``;
     });
+    return `- ${texts.join(", ")}: ${reason}`;
   });
+  return `\n### ${client}\n\n${items.join("\n")}\n`;
 }
