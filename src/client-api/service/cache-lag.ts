@@ -38,11 +38,7 @@ export async function awaitInCache<T>(
 }
 
 /** Waits until the cache has an object that was created, so that the next request finds and lists it, but not for a watch that is broken. */
-export function untilKnown<T extends KubeObject>(
-  followers: Followers<T>,
-  created: T,
-  signal: AbortSignal,
-): Promise<T> {
+export function untilKnown<T extends KubeObject>(followers: Followers<T>, created: T, signal: AbortSignal): Promise<T> {
   return followers
     .until(created.metadata.uid, (cached) => cached, shown(created, signal, createdMilliseconds))
     .catch(() => created);
