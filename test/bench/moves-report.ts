@@ -1,7 +1,7 @@
 import type { Moves } from "./moves.ts";
 import { aligned } from "./report.ts";
 
-export function movesTable({ downtimes, drain, scheduled }: Moves): string {
+export function movesTable({ downtimes, drain, scheduled, controllersCpuSeconds }: Moves): string {
   const rows = [
     ["from the last answer before an eviction to the first one after it, s", "n", "p50", "p95", "max"],
     ...downtimes.map(({ sizeMiB, milliseconds: { n, ...times } }) => [
@@ -11,7 +11,11 @@ export function movesTable({ downtimes, drain, scheduled }: Moves): string {
     ]),
   ];
   const { sandboxes, podsGoneSeconds, answeringSeconds } = drain;
-  const costs = scheduled.map(({ program, checkpoints, addedMiB }) => [program, `${checkpoints}`, addedMiB.toFixed(2)]);
+  const costs = scheduled.map(({ program, checkpoints, addedMiB, cpuSeconds, cpuSecondsWithout }) => [
+    program,
+    `${checkpoints}`,
+    ...[addedMiB, cpuSeconds, cpuSecondsWithout].map((value) => value.toFixed(2)),
+  ]);
   return [
     "moves, real sandboxes; the next Pod is on the same node, the store is a directory",
     ...aligned(rows),
@@ -20,6 +24,10 @@ export function movesTable({ downtimes, drain, scheduled }: Moves): string {
       ["until their Pods have gone", podsGoneSeconds.toFixed(1)],
       ["until all answer again", answeringSeconds.toFixed(1)],
     ]),
-    ...aligned([["checkpoint-every: 1m", "taken", "MiB added"], ...costs]),
+    ...aligned([
+      ["checkpoint-every: 1m", "taken", "MiB added", "CPU s of its cell and gVisor", "without checkpoints"],
+      ...costs,
+      ["controllers, of all these", "", "", controllersCpuSeconds.toFixed(2), ""],
+    ]),
   ].join("\n");
 }

@@ -3,6 +3,8 @@ import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { annotations, labels } from "../../src/api/names/labels.ts";
 import { type Cluster, openCluster } from "../cluster/controllers-cluster.ts";
 import { realNode } from "../cluster/controllers-real-node.ts";
+import { descendants, processesWith } from "../faults/processes.ts";
+import { cpuSecondsWithEnded } from "./cpu-of-processes.ts";
 import { summary, type Summary } from "./samples.ts";
 import { firstAnswer, workloadCommand, workloadPort } from "./workload.ts";
 
@@ -13,6 +15,8 @@ export interface Moves {
   /** All sandboxes of a node are evicted at the same time. */
   drain: { sandboxes: number; podsGoneSeconds: number; answeringSeconds: number };
   scheduled: ScheduledCosts[];
+  /** Of the controllers, in the minutes of all these sandboxes. */
+  controllersCpuSeconds: number;
 }
 
 /** The automatic checkpoints of a sandbox with `checkpoint-every: 1m`. */
@@ -21,6 +25,10 @@ export interface ScheduledCosts {
   checkpoints: number;
   /** Of all these checkpoints: what the store did not have before. */
   addedMiB: number;
+  /** Of its cell and its gVisor, with the commands that they run. */
+  cpuSeconds: number;
+  /** Of the same program in a sandbox without automatic checkpoints, in the same minutes. */
+  cpuSecondsWithout: number;
 }
 
 export interface MovesOptions {
@@ -48,7 +56,7 @@ export async function measureMoves(options: MovesOptions, signal: AbortSignal): 
     return {
       downtimes,
       drain: await bench.drain(options.sandboxes),
-      scheduled: await bench.scheduled(options.minutes),
+      ...(await bench.scheduled(options.minutes)),
     };
   } finally {
     process.stderr.write("\r\x1b[K");
@@ -104,25 +112,37 @@ class MovesBench {
     return { sandboxes, podsGoneSeconds, answeringSeconds };
   }
 
-  async scheduled(minutes: number): Promise<ScheduledCosts[]> {
+  async scheduled(minutes: number): Promise<Pick<Moves, "scheduled" | "controllersCpuSeconds">> {
     const metadata = { annotations: { [annotations.checkpointEvery]: "1m" } };
-    const [idle, busy] = [workloadCommand(0), busyCommand];
-    const created = [
-      { program: "idle", sandbox: await this.#create("idle", 0, { command: idle, metadata }) },
-      { program: "busy", sandbox: await this.#create("busy", 0, { command: busy, metadata }) },
-    ] as const;
+    const commands = { idle: workloadCommand(0), busy: busyCommand };
+    const compared = async (program: keyof typeof commands) => {
+      const command = commands[program];
+      const sandbox = await this.#create(program, 0, { command, metadata });
+      const without = await this.#create(`${program}-without`, 0, { command });
+      return { program, sandbox, without, cpu: await cpuOfPod(sandbox), cpuWithout: await cpuOfPod(without) };
+    };
+    const all = [await compared("idle"), await compared("busy")];
+    const controllers = await cpuOf(await processesWith("controller", this.#cluster.kubeconfigPath));
     const added = this.#addedBytes();
     for (let minute = 0; minute < minutes; minute++) {
       process.stderr.write(`\rautomatic checkpoints: minute ${minute + 1}/${minutes} `);
       await sleep(60_000, undefined, { signal: this.#signal });
     }
-    const costs = created.map(({ program, sandbox }) => {
+    const costs = all.map(async ({ program, sandbox, cpu, cpuWithout }): Promise<ScheduledCosts> => {
       const bytes = added.of(sandbox);
-      return { program, checkpoints: bytes.length, addedMiB: bytes.reduce((sum, one) => sum + one, 0) / 2 ** 20 };
+      return {
+        program,
+        checkpoints: bytes.length,
+        addedMiB: bytes.reduce((sum, one) => sum + one, 0) / 2 ** 20,
+        cpuSeconds: await cpu(),
+        cpuSecondsWithout: await cpuWithout(),
+      };
     });
+    const measured = { scheduled: await Promise.all(costs), controllersCpuSeconds: await controllers() };
     added.close();
-    await Promise.all(created.map(({ program }) => this.#remove(program)));
-    return costs;
+    const created = all.flatMap(({ sandbox, without }) => [sandbox, without]);
+    await Promise.all(created.map((one) => this.#remove(one.metadata.name)));
+    return measured;
   }
 
   /** Collects the sizes of automatic checkpoints, also of those that are deleted meanwhile. */
@@ -191,6 +211,21 @@ for second in range(1 << 30):
 `,
   "0",
 ];
+
+/** The CPU time of the processes of a sandbox's Pod from now on. */
+async function cpuOfPod({ status }: Sandbox): Promise<() => Promise<number>> {
+  const roots = await processesWith(status?.podInfo?.podUID ?? "");
+  const below = await Promise.all(roots.map(({ pid }) => descendants(pid)));
+  return cpuOf([...roots, ...below.flat()]);
+}
+
+/** @throws Error if there are none, whose time would be 0 */
+async function cpuOf(processes: readonly { pid: number }[]): Promise<() => Promise<number>> {
+  if (processes.length === 0) throw new Error("there are no processes to measure");
+  const pids = [...new Set(processes.map(({ pid }) => pid))];
+  const before = await cpuSecondsWithEnded(pids);
+  return async () => (await cpuSecondsWithEnded(pids)) - before;
+}
 
 const addressOf = ({ status }: Sandbox): string => status?.sandboxIp ?? "";
 
