@@ -14,19 +14,22 @@ export interface FaultProxy {
   endpoint: string;
   /** @default every request passes */
   choose: (request: { method: string; path: string; range?: string | undefined }) => Fault;
+  /** How fast the body of each request arrives. @default as fast as it is sent */
+  bytesPerSecond: number;
   stop(): Promise<void>;
 }
 
 /** @param host the address on which it listens */
 export async function startFaultProxy(target: string, host = "127.0.0.1"): Promise<FaultProxy> {
   const server = createServer((incoming, outgoing) => {
-    forward(new URL(target), proxy.choose, incoming, outgoing).catch(() => outgoing.destroy());
+    forward(new URL(target), proxy, incoming, outgoing).catch(() => outgoing.destroy());
   });
   server.listen(0, host);
   await once(server, "listening");
   const proxy: FaultProxy = {
     endpoint: `http://${host}:${(server.address() as AddressInfo).port}`,
     choose: () => "pass",
+    bytesPerSecond: Infinity,
     stop: async () => {
       server.closeAllConnections();
       server.close();
@@ -41,12 +44,12 @@ const rejectionMilliseconds = 250;
 
 async function forward(
   { hostname, port }: URL,
-  choose: FaultProxy["choose"],
+  { choose, bytesPerSecond }: FaultProxy,
   incoming: IncomingMessage,
   outgoing: ServerResponse,
 ): Promise<void> {
   const { method = "GET", url: path = "/", headers } = incoming;
-  const body = await bytesOf(incoming);
+  const body = await bytesOf(incoming, bytesPerSecond);
   const fault = choose({ method, path, range: headers.range });
   if (fault === "slow-down") return void outgoing.writeHead(503).end("<Error><Code>SlowDown</Code></Error>");
   if (fault === "corrupt" && body.length > 0) body[0] = body[0]! ^ 1;
@@ -67,8 +70,11 @@ async function forward(
   outgoing.writeHead(answer.statusCode ?? 502, answer.headers).end(answered);
 }
 
-async function bytesOf(message: IncomingMessage): Promise<Buffer> {
+async function bytesOf(message: IncomingMessage, bytesPerSecond = Infinity): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  for await (const chunk of message as AsyncIterable<Buffer>) chunks.push(chunk);
+  for await (const chunk of message as AsyncIterable<Buffer>) {
+    chunks.push(chunk);
+    if (bytesPerSecond < Infinity) await setTimeout((chunk.length / bytesPerSecond) * 1_000);
+  }
   return Buffer.concat(chunks);
 }

@@ -199,7 +199,7 @@ const RametSandboxStatus = z.object({
       endedAt: Time.optional().describe("When the sandbox responded again, or the attempt failed."),
       failures: int32.optional().describe("How many captures have failed in a row while nobody ended the Pod."),
       problem: Problem.optional().describe(
-        "Withdrawn: why the capture has failed, and when it is repeated. Restored: the limit that has ended the Pod.",
+        "Why the last capture has failed, and when it is repeated. Restored: that, or the limit that has ended the Pod.",
       ),
       checkpoint: OptionalText.describe("The automatic Checkpoint from which it continues. Later work is lost."),
       savedAt: Time.optional().describe("When that was captured."),

@@ -201,7 +201,14 @@ describe("a sandbox that cannot be captured", () => {
 
   it("is captured again in a moment if the problem may pass, until its Pod has ended", () => {
     const completionTime = new Date(now.getTime() - 400).toISOString();
-    for (const code of ["SandboxNotReady", "Conflict", "Unavailable"]) {
+    for (const code of [
+      "SandboxNotReady",
+      "Conflict",
+      "Unavailable",
+      "StoreUnavailable",
+      "StoreFull",
+      "EngineFailed",
+    ]) {
       const problems = { Ready: { code, cause: "busy" } };
       const failed = capture("Failed", undefined, { completionTime, ramet: { problems } });
       const parts = { sandbox: sandbox({ ramet: underWay() }), pauseCheckpoint: failed };
@@ -214,6 +221,32 @@ describe("a sandbox that cannot be captured", () => {
       expect(over.status).toMatchObject({ phase: "Failed", ramet: { disruption: { outcome: "Lost" } } });
     }
     expect(done({ sandbox: sandbox({ ramet: underWay() }) })).toEqual(["createPauseCheckpoint"]);
+  });
+
+  it("is captured again after longer pauses while the problem lasts, which it reports if the Pod ends meanwhile", () => {
+    const asked = pod();
+    asked.metadata.deletionGracePeriodSeconds = 20;
+    const problems = { Ready: { code: "StoreUnavailable", cause: "the store is away" } };
+    const failed = capture("Failed", undefined, { completionTime: now.toISOString(), ramet: { problems } });
+    const first = plan({ sandbox: sandbox({ ramet: underWay() }), pod: asked, pauseCheckpoint: failed });
+    expect(first.requeueAfterMilliseconds).toBe(5_000);
+    const name = disruptionCheckpointName(sandbox());
+    const why = `the checkpoint ${name} failed: the store is away`;
+    expect(findCondition(first.status?.conditions, "SandboxPaused")?.message).toContain(why);
+    const own = sandbox({ ramet: { ...first.status?.ramet } });
+    const ofEnd = { ramet: { problems: { Ready: { code: "SandboxLost", cause: "the cell has ended" } } } };
+    for (const pauseCheckpoint of [undefined, capture("Failed", undefined, ofEnd)]) {
+      const { status } = plan({
+        sandbox: own,
+        pod: pod({ phase: "Failed" }),
+        ...(pauseCheckpoint && { pauseCheckpoint }),
+      });
+      expect(status).toMatchObject({ phase: "Failed", ramet: { disruption: { outcome: "Lost" } } });
+      expect(status?.message).toContain(`its state could not be saved: ${why}`);
+    }
+    const saved = plan({ sandbox: own, pauseCheckpoint: capture("Succeeded", name, { checkpointId: "c" }) });
+    expect(saved.status?.phase).toBe("Paused");
+    expect(saved.status?.ramet?.disruption).not.toHaveProperty("problem");
   });
 
   it("is captured after a rollback that is being done", () => {

@@ -8,6 +8,7 @@ import { printProblem, problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { soonest } from "../../kube/controller.ts";
 import type { Transition } from "../../kube/events.ts";
+import type { ErrorCode } from "../../base/error-codes.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Departure } from "../cluster/departures.ts";
 import { disruptionCheckpointName, isSavedFrom, isUnderWay } from "../cluster/pause-checkpoint.ts";
@@ -29,8 +30,10 @@ export function planDisruption(state: SandboxState): SandboxPlan | undefined {
   if (disruption === undefined || stoppedBy !== undefined) return undefined;
   const plan = checkpoint && planCapture(state, disruption, checkpoint);
   if (plan !== undefined) return plan;
-  // Without its capture, its end says more than the disruption.
-  return pod === undefined || isEnded(pod) ? undefined : begin(state, disruption);
+  if (pod !== undefined && !isEnded(pod)) return begin(state, disruption);
+  // Unless a capture has failed, its end says more than the disruption.
+  const isOwnEnd = causeOfUncaptured(disruption.cause, pod) === undefined;
+  return disruption.problem === undefined || isOwnEnd ? undefined : unsaved(state, disruption, disruption.problem);
 }
 
 /** Undefined: the checkpoint is that of an earlier pause, or is being deleted. */
@@ -137,7 +140,8 @@ function captured(state: SandboxState, disruption: Disruption, checkpoint: Check
   const pauseOf = { reason: "CheckpointSucceeded", message: `${message}. ${kept}` };
   const status = paused(state, pauseOf, { message: `${message}, and ${next}`, ready: message });
   const outcome = isKept ? "Paused" : "Migrating";
-  return { actions: pause, status: withDisruption(status, { ...disruption, outcome }) };
+  const { problem: _, ...begun } = disruption;
+  return { actions: pause, status: withDisruption(status, { ...begun, outcome }) };
 }
 
 /**
@@ -148,46 +152,69 @@ function notCaptured(state: SandboxState, disruption: Disruption, checkpoint: Ch
   const { pod } = state;
   const isOwnEnd = pod?.status?.phase === "Succeeded" || causeOfUncaptured(disruption.cause, pod) === undefined;
   if (pod !== undefined && isOwnEnd) return planLost(state) ?? { actions: [], status: ended(state, pod) };
-  const why = problemOfCapture(checkpoint);
+  const why = within(problemOfCapture(checkpoint), `the checkpoint ${checkpoint.metadata.name} failed`);
   if (pod !== undefined && !isEnded(pod)) {
     if (pod.metadata.deletionTimestamp === undefined) return withdrawn(state, disruption, checkpoint);
-    if (passing.has(why.code)) return again(state, disruption, { checkpoint, why: why.cause });
+    if (passing.has(why.code)) return again(state, disruption, { checkpoint, pod, why });
   }
-  return planLost(state) ?? unsaved(state, { disruption, checkpoint, why });
+  // The end of the Pod also ends the last capture.
+  return unsaved(state, disruption, ofEnd.has(why.code) ? (disruption.problem ?? why) : why);
 }
 
 function problemOfCapture({ status }: Checkpoint): Problem {
   return problemIn(status) ?? { code: "CheckpointFailed", cause: status?.message ?? "no reason given" };
 }
 
-function unsaved(
-  state: SandboxState,
-  { disruption, checkpoint, why }: { disruption: Disruption; checkpoint: Checkpoint; why: Problem },
-): SandboxPlan {
-  const what = `Its Pod was ended (${disruption.cause}), and its state could not be saved: the checkpoint ${checkpoint.metadata.name} failed`;
-  return {
-    actions: intendedEnd(state.pod),
-    status: lost(state, within(why, what).cause),
-  };
+function unsaved(state: SandboxState, { cause }: Disruption, why: Problem): SandboxPlan {
+  const continued = planLost(state, within(why, "Its state could not be saved"));
+  if (continued !== undefined) return continued;
+  const what = `Its Pod was ended (${cause}), and its state could not be saved`;
+  return { actions: intendedEnd(state.pod), status: lost(state, within(why, what).cause) };
 }
 
-/** What may be over when the capture is repeated. */
-const passing: ReadonlySet<string> = new Set(["SandboxNotReady", "Conflict", "Unavailable", "Timeout"]);
+/** What may be over when the capture is repeated: a failed call, and what ails a store or a machine that others use too. */
+const passing: ReadonlySet<string> = new Set<ErrorCode>([
+  "SandboxNotReady",
+  "Conflict",
+  "Unavailable",
+  "Timeout",
+  "StoreUnavailable",
+  "StoreReadOnly",
+  "StoreFull",
+  "GrantInvalid",
+  "CaptureRefused",
+  "EngineFailed",
+  "GuestUnreachable",
+]);
+
+const ofEnd: ReadonlySet<string> = new Set<ErrorCode>(["SandboxNotReady", "SandboxLost", "Unavailable", "Canceled"]);
+
+interface FailedCapture {
+  checkpoint: Checkpoint;
+  pod: Pod;
+  why: Problem;
+}
 
 /** The next checkpoint has the name of the failed one, so it is taken when that one is gone. The Pod's end is the limit. */
-function again(
-  state: SandboxState,
-  disruption: Disruption,
-  { checkpoint, why }: { checkpoint: Checkpoint; why: string },
-): SandboxPlan {
+function again(state: SandboxState, disruption: Disruption, { checkpoint, pod, why }: FailedCapture): SandboxPlan {
   const endedAt = Date.parse(checkpoint.status?.completionTime ?? checkpoint.metadata.creationTimestamp);
-  const leftMilliseconds = endedAt + againMilliseconds - state.now.getTime();
-  const status = held(state, disruption, `The checkpoint ${checkpoint.metadata.name} failed, and is repeated: ${why}`);
+  const leftMilliseconds = endedAt + pauseAfter(endedAt, pod) - state.now.getTime();
+  const status = held(state, { ...disruption, problem: why }, `The capture is repeated: ${why.cause}`);
   if (leftMilliseconds > 0) return { actions: [], status, requeueAfterMilliseconds: leftMilliseconds };
   return { actions: [{ do: "deleteCheckpoint", checkpoint }], status };
 }
 
-const againMilliseconds = 1_000;
+/** Longer after a while, because each capture pauses the sandbox and writes its memory. */
+function pauseAfter(
+  endedAt: number,
+  { metadata: { deletionTimestamp = "", deletionGracePeriodSeconds } }: Pod,
+): number {
+  const sinceDeletion = endedAt - Date.parse(deletionTimestamp) + (deletionGracePeriodSeconds ?? 0) * 1_000;
+  return Math.min(Math.max(sinceDeletion / 4, leastAgainMilliseconds), mostAgainMilliseconds);
+}
+
+const leastAgainMilliseconds = 1_000;
+const mostAgainMilliseconds = 10_000;
 
 /**
  * It runs on. A capture ahead of the end of its Pod is repeated after growing pauses, any other one when somebody deletes the Pod or its

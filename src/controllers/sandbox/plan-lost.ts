@@ -1,6 +1,7 @@
 import type { DisruptionCause, RametSandboxStatus, Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { type DisruptionPolicy, disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import type { Problem } from "../../api/schema/problem.ts";
 import { isCloneable } from "../../api/state/checkpoint.ts";
 import { hasHardEnd } from "../../api/state/sandbox.ts";
 import { defined } from "../../base/defined.ts";
@@ -25,12 +26,13 @@ type Disruption = NonNullable<RametSandboxStatus["disruption"]>;
  * Continues a running sandbox whose Pod was lost from its last automatic checkpoint: it becomes Paused, held by that checkpoint, and
  * starts again unless it shall stay paused. The next Pod has the name of the old one, so it is created when no object says that the old
  * one may still run. Undefined: it is not lost, or nothing was saved.
+ * @param unsaved why it was not captured when its Pod was ended
  */
-export function planLost(state: SandboxState): SandboxPlan | undefined {
+export function planLost(state: SandboxState, unsaved?: Problem): SandboxPlan | undefined {
   const loss = lossOf(state);
   if (loss === undefined || loss.policy === "End" || state.stoppedBy !== undefined) return undefined;
   if (loss.attempts > mostAttempts) return { actions: ending(state.pod), status: repeated(state, loss) };
-  return planContinued(state, loss);
+  return planContinued(state, loss, unsaved);
 }
 
 /** The checkpoint is the only copy, so no timer deletes it but that of the hard end of the sandbox. */
@@ -66,17 +68,21 @@ function lossOf(state: SandboxState): Loss | undefined {
   };
 }
 
-function planContinued(state: SandboxState, { cause, at, policy, attempts, saved }: Loss): SandboxPlan {
+function planContinued(
+  state: SandboxState,
+  { cause, at, policy, attempts, saved }: Loss,
+  unsaved: Problem | undefined,
+): SandboxPlan {
   const { sandbox, pod } = state;
   const { name, cutAt } = saved;
   const isRequested = sandbox.spec.paused === true;
   const isKept = policy === "Pause" || isRequested;
   const pause = isKept && !isRequested ? [pauseWithoutTimers(sandbox)] : [];
-  const exceeded = pod && exceededStorage(pod);
+  const problem = (pod && exceededStorage(pod)) ?? unsaved;
   const message = `Its Pod was lost (${cause})`;
   const next = isKept ? "it stays paused until it is resumed" : "it continues in another Pod";
   const from = `from the checkpoint ${name} of ${cutAt}; later work is lost`;
-  const why = exceeded === undefined ? "" : `. ${exceeded.cause}`;
+  const why = problem === undefined ? "" : `. ${problem.cause}`;
   const kept = {
     reason: "CheckpointSucceeded",
     message: `${message}. The checkpoint ${name} has its state of ${cutAt}`,
@@ -90,7 +96,7 @@ function planContinued(state: SandboxState, { cause, at, policy, attempts, saved
     checkpoint: name,
     savedAt: cutAt,
     attempts,
-    ...defined({ problem: exceeded }),
+    ...defined({ problem }),
   };
   const note = `${message}; ${next} ${from}${why}`;
   return {

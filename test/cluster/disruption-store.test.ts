@@ -1,0 +1,121 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { labels } from "../../src/api/names/labels.ts";
+import type { S3Location } from "../../src/api/store/store-address.ts";
+import { findCondition } from "../../src/kube/conditions.ts";
+import { s3Bucket } from "../../src/store/objects/s3/s3-bucket.ts";
+import { objectStore } from "../../src/store/objects/store.ts";
+import { startFaultProxy, type FaultProxy } from "../setup/fault-proxy.ts";
+import { startS3Server, type S3Server } from "../setup/s3-server.ts";
+import { openCluster, type Cluster } from "./controllers-cluster.ts";
+import { realNode } from "./controllers-real-node.ts";
+import { count } from "./counter.ts";
+import { Evictions } from "./evictions.ts";
+
+/** Tests with real cells, real gVisor and a real S3 server that evictions lose nothing silently while the store is away or slow. */
+let server: S3Server;
+let proxy: FaultProxy;
+let cluster: Cluster;
+const evictions = new Evictions(() => cluster);
+
+beforeAll(async () => {
+  server = await startS3Server();
+  proxy = await startFaultProxy(server.endpoint);
+  // The environment of the controllers, which run in this process.
+  Object.assign(process.env, server.environment);
+  const bucket = s3Bucket((await server.makePlace(proxy.endpoint)) as S3Location);
+  cluster = await openCluster({ startNode: realNode(), store: objectStore({ bucket }), allApis: true });
+  await cluster.namespace("t");
+});
+afterAll(async () => {
+  await cluster.close();
+  await proxy.stop();
+  await server.stop();
+});
+
+const disruptionOf = ({ status }: Sandbox) => status?.ramet?.disruption;
+/** A capture that has failed, and is taken again while the cell holds the end of the Pod. */
+const untilRepeated = (name: string) =>
+  cluster.sandbox(`t/${name}`, ({ status }) =>
+    (findCondition(status?.conditions, "SandboxPaused")?.message ?? "").includes("is repeated"),
+  );
+
+it("continues an evicted sandbox with its memory if the store comes back before its end", async () => {
+  const before = await evictions.create("back");
+  expect(await count(cluster, "back")).toBe(1);
+  await server.kill();
+  await evictions.evict("back");
+  await untilRepeated("back");
+  // It responds in the meantime.
+  expect(await count(cluster, "back")).toBe(2);
+  await server.restart();
+  const after = await evictions.continued(before);
+  expect(disruptionOf(after)).toMatchObject({ cause: "Evicted", outcome: "Migrated" });
+  expect(await count(cluster, "back")).toBe(3);
+});
+
+it("continues a sandbox from its last checkpoint if the store stays away until its end, and reports the loss of another", async () => {
+  const [saved] = await Promise.all([evictions.create("saved"), evictions.create("unsaved")]);
+  expect(await count(cluster, "saved")).toBe(1);
+  const owner = { apiVersion: saved.apiVersion, kind: "Sandbox", name: "saved", uid: saved.metadata.uid };
+  await cluster.create({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Checkpoint",
+    metadata: {
+      name: "saved",
+      namespace: "t",
+      labels: { [labels.purpose]: "automatic" },
+      ownerReferences: [{ ...owner, controller: true }],
+    },
+    spec: { sandboxName: "saved" },
+  });
+  await cluster.checkpoint("t/saved", ({ status }) => status?.phase === "Succeeded");
+  expect(await count(cluster, "saved")).toBe(2);
+  await server.kill();
+  await Promise.all([evictions.evict("saved", 14), evictions.evict("unsaved", 14)]);
+
+  const { status } = await cluster.sandbox("t/unsaved", (now) => now.status?.phase === "Failed");
+  expect(status?.ramet?.disruption).toMatchObject({ cause: "Evicted", outcome: "Lost" });
+  expect(findCondition(status?.conditions, "Ready")).toMatchObject({ reason: "SandboxLost" });
+  console.log(JSON.stringify(status));
+  expect(status?.message).toMatch(/its state could not be saved: .*the store did not respond/);
+
+  const lost = await cluster.sandbox("t/saved", (now) => disruptionOf(now)?.outcome === "Restoring");
+  console.log(JSON.stringify(lost.status));
+  await cluster.untilDeleted("pods", "t/saved").catch(() => undefined);
+  await new Promise((resolve) => setTimeout(resolve, 5000));
+  console.log(JSON.stringify(cluster.seen.sandboxes.store.get("t/saved")?.status));
+  await server.restart();
+  const after = await evictions.continued(saved);
+  console.log(JSON.stringify(after.status));
+  expect(disruptionOf(after)).toMatchObject({ cause: "Evicted", outcome: "Restored", checkpoint: "saved" });
+  // What was counted after the checkpoint is lost.
+  expect(await count(cluster, "saved")).toBe(2);
+});
+
+it("continues an evicted sandbox while the store is slow", async () => {
+  const before = await evictions.create("slow");
+  expect(await count(cluster, "slow")).toBe(1);
+  proxy.bytesPerSecond = 2 ** 20;
+  const t = Date.now();
+  await evictions.evict("slow");
+  const after = await evictions.continued(before).finally(() => {
+    proxy.bytesPerSecond = Infinity;
+  });
+  console.log("slow took", Date.now() - t);
+  expect(disruptionOf(after)).toMatchObject({ cause: "Evicted", outcome: "Migrated" });
+  expect(await count(cluster, "slow")).toBe(2);
+});
+
+it("reports the loss of a sandbox whose capture a slow store does not get before its end", async () => {
+  await evictions.create("late");
+  proxy.bytesPerSecond = 2 ** 14;
+  try {
+    await evictions.evict("late", 8);
+    const { status } = await cluster.sandbox("t/late", (now) => now.status?.phase === "Failed");
+    console.log(JSON.stringify(status));
+    expect(status?.ramet?.disruption).toMatchObject({ cause: "Evicted", outcome: "Lost" });
+  } finally {
+    proxy.bytesPerSecond = Infinity;
+  }
+});
