@@ -274,12 +274,14 @@ it("reports why the state could not be saved if the store is damaged until the e
 it.skipIf(process.getuid?.() !== 0)(
   "continues a sandbox that is evicted while the store is full, once there is room",
   async () => {
-    const before = await create("full");
-    expect(await count(cluster, "full")).toBe(1);
     const namespaceStore = join(cluster.storePath, "t");
     const mount = (...args: string[]) => execFileSync("mount", [...args, namespaceStore]);
-    mount("-t", "tmpfs", "-o", "size=1m,mode=700", "ramet-test");
+    // Its cell, which has a mount namespace, sees this file system and its size.
+    mount("-t", "tmpfs", "-o", "size=1g,mode=700", "ramet-test");
     try {
+      const before = await create("full");
+      expect(await count(cluster, "full")).toBe(1);
+      mount("-o", "remount,size=1m");
       await evict("full");
       const repeated = await cluster.sandbox("t/full", (now) => disruptionOf(now)?.problem !== undefined);
       expect(disruptionOf(repeated)).toMatchObject({ outcome: "Migrating", problem: { code: "StoreFull" } });
