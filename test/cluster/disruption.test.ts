@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { renameSync, writeFileSync } from "node:fs";
+import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -276,6 +276,7 @@ it.skipIf(process.getuid?.() !== 0)(
   async () => {
     const namespaceStore = join(cluster.storePath, "t");
     const mount = (...args: string[]) => execFileSync("mount", [...args, namespaceStore]);
+    mkdirSync(namespaceStore, { recursive: true, mode: 0o700 });
     // Its cell, which has a mount namespace, sees this file system and its size.
     mount("-t", "tmpfs", "-o", "size=1g,mode=700", "ramet-test");
     try {
