@@ -570,6 +570,22 @@ describe("a captured sandbox that no node takes", () => {
       });
     });
 
+    it("gets another one after a while if the store cannot be read, as often as that takes", () => {
+      const error = new RametError("StoreUnavailable", "The store did not respond");
+      const parts = { ...resuming, start: { state: "failed" as const, error }, sandbox: inPhase("Resuming", {}) };
+      const first = plan({ ...parts, pod: next({}), now: after(10) });
+      expect(first.actions.filter(({ do: what }) => what === "deletePod")).toEqual([]);
+      expect(first.requeueAfterMilliseconds).toBe(20_000);
+      const cell = JSON.stringify({ code: error.code, message: error.message });
+      const ended = next({ containerStatuses: [{ name: "main", state: { terminated: { exitCode: 1, message: cell } } }] });
+      for (const own of [{ pod: next({}) }, { pod: ended, start: undefined }]) {
+        const { actions, status } = plan({ ...parts, ...own, now: after(30) });
+        expect(actions).toContainEqual({ do: "deletePod", pod: own.pod });
+        expect(status?.phase).toBe("Resuming");
+        expect(findCondition(status?.conditions, "Ready")?.reason).toBe("StoreUnavailable");
+      }
+    });
+
     it("fails with its checkpoint after three of them, and at once if its own limit has ended the Pod", () => {
       const [pod, killed] = [next({ reason: "Evicted" }), next(cell({ exitCode: 137, reason: "OOMKilled" }))];
       const { disruption } = underWay();

@@ -1,7 +1,9 @@
 import type { RametSandboxStatus, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
+import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { firstNoTargetMilliseconds, noTargetMilliseconds, pendingMilliseconds } from "../cluster/move-facts.ts";
 import { isUnderWay } from "../cluster/pause-checkpoint.ts";
@@ -52,7 +54,10 @@ const mostEndedStarts = 3;
  */
 export function planNextPod(state: SandboxState, pod: Pod): SandboxPlan | undefined {
   const { sandbox, now } = state;
-  const cause = isResume(sandbox) ? causeOfEnd(pod) : undefined;
+  if (!isResume(sandbox)) return undefined;
+  const problem = problemOfStart(state, pod);
+  if (problem?.code === ("StoreUnavailable" satisfies ErrorCode)) return planAwayStore(state, pod, problem);
+  const cause = causeOfEnd(pod);
   const before = sandbox.status?.ramet?.disruption;
   const known = isUnderWay(before) ? before : undefined;
   const attempts = (known?.attempts ?? 0) + 1;
@@ -65,6 +70,22 @@ export function planNextPod(state: SandboxState, pod: Pod): SandboxPlan | undefi
     status: { ...waiting, ramet: { ...waiting.ramet, disruption: { ...begun, ...known, attempts } } },
     transitions: [{ type: "Warning", reason: "SandboxDisrupted", action: "DeletePod", note }],
   };
+}
+
+function problemOfStart({ start }: SandboxState, pod: Pod): Problem | undefined {
+  if (start?.state === "failed") return problemOf(start.error);
+  return isEnded(pod) ? endProblem(pod) : undefined;
+}
+
+/** A cell ends if it cannot read the store, which may be back later: so long, each Pod of a resume stays. */
+const awayMilliseconds = 30_000;
+
+function planAwayStore(state: SandboxState, pod: Pod, problem: Problem): SandboxPlan {
+  const left = Date.parse(pod.metadata.creationTimestamp) + awayMilliseconds - state.now.getTime();
+  const message = `The sandbox is resumed when the store can be read: ${sentenceOf(problem)}`;
+  const status = notReady(state, problem.code, message, problem);
+  if (left > 0) return { actions: [], status, requeueAfterMilliseconds: left };
+  return { actions: [{ do: "deletePod", pod }], status };
 }
 
 /** Why no node takes a Pod that avoids those without the CPU features. Undefined: it avoids none, or it is scheduled. */
