@@ -87,7 +87,7 @@ describe("the table of operations and clients", () => {
       const missing = all.filter(({ unsupported }) => unsupported !== undefined);
       expect(missing.length).toBeGreaterThan(10);
       for (const { method, path, unsupported = "" } of missing) {
-        const [, why = "", instead = ""] = /^[A-Z][^:]*, because ([^:]+): ([a-z][^:]+)$/.exec(unsupported) ?? [];
+        const [, why = ""] = /^[A-Z][^:]*, because ([^:]+): ([a-z][^:]+)$/.exec(unsupported) ?? [];
         expect([unsupported, why.length > 0]).toEqual([unsupported, true]);
         const row = page.split("\n").find((each) => each.endsWith(`: ${unsupported}`)) ?? "";
         expect(row).toContain(path.replace(/\/\*$/, ""));

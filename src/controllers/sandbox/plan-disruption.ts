@@ -157,8 +157,12 @@ function notCaptured(state: SandboxState, disruption: Disruption, checkpoint: Ch
     if (pod.metadata.deletionTimestamp === undefined) return withdrawn(state, disruption, checkpoint);
     if (passing.has(why.code)) return again(state, disruption, { checkpoint, pod, why });
   }
-  // The end of the Pod also ends the last capture.
-  return unsaved(state, disruption, ofEnd.has(why.code) ? (disruption.problem ?? why) : why);
+  return unsaved(state, disruption, reasonOf(disruption, why));
+}
+
+/** The end of the Pod also ends the last capture, so an earlier failure says more. */
+function reasonOf({ problem }: Disruption, why: Problem): Problem {
+  return ofEnd.has(why.code) ? (problem ?? why) : why;
 }
 
 function problemOfCapture({ status }: Checkpoint): Problem {
