@@ -80,7 +80,8 @@ it("reports the loss of a sandbox if the store stays away until its end, and kee
   expect(status?.message).toMatch(/its state could not be saved: .*the store did not respond/);
 
   // The store that it needs to continue is away too.
-  const isWaiting = ({ status: now }: Sandbox) => findCondition(now?.conditions, "Ready")?.reason === "StoreUnavailable";
+  const isWaiting = ({ status: now }: Sandbox) =>
+    findCondition(now?.conditions, "Ready")?.reason === "StoreUnavailable";
   const waiting = await cluster.sandbox("t/saved", isWaiting);
   expect(waiting.status?.phase).toBe("Resuming");
   expect(disruptionOf(waiting)).toMatchObject({

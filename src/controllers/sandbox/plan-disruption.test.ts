@@ -577,7 +577,9 @@ describe("a captured sandbox that no node takes", () => {
       expect(first.actions.filter(({ do: what }) => what === "deletePod")).toEqual([]);
       expect(first.requeueAfterMilliseconds).toBe(20_000);
       const cell = JSON.stringify({ code: error.code, message: error.message });
-      const ended = next({ containerStatuses: [{ name: "main", state: { terminated: { exitCode: 1, message: cell } } }] });
+      const ended = next({
+        containerStatuses: [{ name: "main", state: { terminated: { exitCode: 1, message: cell } } }],
+      });
       for (const own of [{ pod: next({}) }, { pod: ended, start: undefined }]) {
         const { actions, status } = plan({ ...parts, ...own, now: after(30) });
         expect(actions).toContainEqual({ do: "deletePod", pod: own.pod });
@@ -590,7 +592,10 @@ describe("a captured sandbox that no node takes", () => {
       const [pod, killed] = [next({ reason: "Evicted" }), next(cell({ exitCode: 137, reason: "OOMKilled" }))];
       const { disruption } = underWay();
       const tried = inPhase("Resuming", { disruption: { ...disruption, attempts: 3 } });
-      for (const parts of [{ pod, sandbox: tried }, { pod: killed, sandbox: inPhase("Resuming", underWay()) }]) {
+      for (const parts of [
+        { pod, sandbox: tried },
+        { pod: killed, sandbox: inPhase("Resuming", underWay()) },
+      ]) {
         const { actions, status } = plan({ ...resuming, ...parts });
         expect(actions.filter(({ do: what }) => what === "deletePod")).toEqual([]);
         expect(status?.phase).toBe("Failed");
