@@ -2,6 +2,8 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { labels } from "../../src/api/names/labels.ts";
 import type { S3Location } from "../../src/api/store/store-address.ts";
+import { delay, systemClock } from "../../src/base/clock.ts";
+import { disruptionCheckpointName } from "../../src/controllers/cluster/pause-checkpoint.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { s3Bucket } from "../../src/store/objects/s3/s3-bucket.ts";
 import { objectStore } from "../../src/store/objects/store.ts";
@@ -44,10 +46,14 @@ it("continues an evicted sandbox with its memory if the store comes back before 
   const before = await evictions.create("back");
   expect(await count(cluster, "back")).toBe(1);
   await server.kill();
-  await evictions.evict("back");
+  await evictions.evict("back", 45);
   await untilRepeated("back");
   // It responds in the meantime.
   expect(await count(cluster, "back")).toBe(2);
+  // Each attempt waits for the removal of the one before, which needs the store too: its pauses must not grow with the outage.
+  const failed = `t/${disruptionCheckpointName(before)}`;
+  await cluster.checkpoint(failed, ({ metadata }) => metadata.deletionTimestamp !== undefined);
+  await delay(systemClock, 20_000);
   await server.restart();
   const after = await evictions.continued(before);
   expect(disruptionOf(after)).toMatchObject({ cause: "Evicted", outcome: "Migrated" });

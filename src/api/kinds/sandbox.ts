@@ -165,6 +165,9 @@ const RametSandboxStatus = z.object({
   unsuitedNodes: OptionalTexts.describe(
     "During a start: the nodes that were tried and whose CPU lacks a feature that the checkpoint needs.",
   ),
+  endedPods: OptionalTexts.describe(
+    "During a resume: the UIDs of the Pods that were ended before the sandbox was resumed in them.",
+  ),
   claims: OptionalTexts.describe("The PersistentVolumeClaims of the sandbox's last Pod that outlive it."),
   restoredFrom: OptionalText.describe(
     "The id of the checkpoint that this sandbox was cloned from, or was last rolled back to.",

@@ -2,12 +2,14 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { hasBegun, isUnfinished } from "../../api/state/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
 import { type ControllerWatch, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { OwnWrites } from "../../kube/informer.ts";
 import { preparationReader } from "../../kube/volumes/preparation.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
+import { disruptionCheckpointName, isUnderWay } from "../cluster/pause-checkpoint.ts";
 import { applyAction, forget } from "./apply.ts";
 import { CaptureTurns, Captures } from "./captures.ts";
 import { gather, isOfDisruption } from "./gather.ts";
@@ -58,10 +60,24 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
   const isOwn = isOfDisruption(found.checkpoint, found.source, dependencies.departures);
   const state = { ...found, quota: dependencies.usage.of({ ...found, isOfDisruption: isOwn }) };
   const plan = isOwn ? inTurn(state, planCheckpoint(state), dependencies) : planCheckpoint(state);
-  for (const action of plan.actions) await applyAction(state, action, dependencies);
+  try {
+    for (const action of plan.actions) await applyAction(state, action, dependencies);
+  } catch (thrown) {
+    if (!holdsNext(state.checkpoint, dependencies)) throw thrown;
+    return { failure: RametError.from(thrown), requeueAfterMilliseconds: holdingMilliseconds };
+  }
   await writeStatus(state.checkpoint, plan, dependencies);
   return plan;
 }
+
+/** Whether the next capture of a sandbox whose Pod is being ended waits until this one, which has its name, is removed from the store. */
+function holdsNext({ metadata, spec }: Checkpoint, { cache }: CheckpointDependencies): boolean {
+  const sandbox = cache.sandbox(`${metadata.namespace}/${spec.sandboxName ?? ""}`);
+  if (sandbox === undefined || metadata.deletionTimestamp === undefined) return false;
+  return isUnderWay(sandbox.status?.ramet?.disruption) && metadata.name === disruptionCheckpointName(sandbox);
+}
+
+const holdingMilliseconds = 2_000;
 
 /** Without the start of a capture whose turn it is not. */
 function inTurn(

@@ -118,6 +118,14 @@ export function causeOfEnd(pod: Pod): DisruptionCause | undefined {
   return isOwn ? undefined : "CellDied";
 }
 
+/**
+ * Why a Pod has failed before its sandbox was restored in it. Undefined: by what every Pod of its template has, such as an init container
+ * that fails.
+ */
+export function causeOfEndedStart(pod: Pod): DisruptionCause | undefined {
+  return exceededStorage(pod) !== undefined || failedInit(pod) !== undefined ? undefined : causeOfEnd(pod);
+}
+
 const ownLimits: ReadonlySet<string> = new Set(["OOMKilled", "DeadlineExceeded"]);
 
 /** Exit codes of what a signal has ended begin here. An entrypoint that a signal has ended leaves a message of its cell. */

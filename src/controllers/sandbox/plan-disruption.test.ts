@@ -556,26 +556,29 @@ describe("a captured sandbox that no node takes", () => {
 
     it.each(byOthers)("gets another one after %s", (cause, status) => {
       const pod = next(status);
-      const moving = plan({ ...resuming, pod, sandbox: inPhase("Resuming", underWay()) });
-      expect(moving.actions).toContainEqual({ do: "deletePod", pod });
-      expect(moving.status).toMatchObject({
-        phase: "Resuming",
-        ramet: { disruption: { ...underWay().disruption, attempts: 1 } },
-      });
-      const own = plan({ ...resuming, pod, sandbox: inPhase("Resuming", {}) });
-      expect(own.actions).toContainEqual({ do: "deletePod", pod });
-      expect(own.status).toMatchObject({
-        phase: "Resuming",
-        ramet: { disruption: { cause, outcome: "Migrating", podUID: "next", attempts: 1 } },
-      });
+      // What holds the sandbox is written in its disruption.
+      for (const ramet of [underWay(), underWay("Paused"), {}]) {
+        const own = plan({ ...resuming, pod, sandbox: inPhase("Resuming", ramet) });
+        expect(own.actions).toContainEqual({ do: "deletePod", pod });
+        expect(own.status).toMatchObject({ phase: "Resuming", ramet: { ...ramet, endedPods: ["next"] } });
+        expect(own.transitions?.map(({ note }) => note)).toContainEqual(expect.stringContaining(`(${cause})`));
+      }
+      const again = plan({ ...resuming, pod, sandbox: inPhase("Resuming", { endedPods: ["next"] }) });
+      expect(again.status?.ramet?.endedPods).toEqual(["next"]);
+      expect(again.transitions ?? []).toEqual([]);
+      const paused = plan({ ...resuming, pod, sandbox: inPhase("Resuming", underWay(), { paused: true }) });
+      expect(paused.actions).toContainEqual({ do: "deletePod", pod });
+      expect(paused.status?.phase).toBe("Paused");
     });
 
-    it("gets another one after a while if the store cannot be read, as often as that takes", () => {
+    it("gets another one after a while if the store cannot be read, as often as that takes, or is paused meanwhile", () => {
       const error = new RametError("StoreUnavailable", "The store did not respond");
       const parts = { ...resuming, start: { state: "failed" as const, error }, sandbox: inPhase("Resuming", {}) };
       const first = plan({ ...parts, pod: next({}), now: after(10) });
       expect(first.actions.filter(({ do: what }) => what === "deletePod")).toEqual([]);
-      expect(first.requeueAfterMilliseconds).toBe(20_000);
+      expect(first.requeueAfterMilliseconds).toBe(5_000);
+      const paused = plan({ ...parts, pod: next({}), sandbox: inPhase("Resuming", {}, { paused: true }) });
+      expect(paused.status?.phase).toBe("Paused");
       const cell = JSON.stringify({ code: error.code, message: error.message });
       const ended = next({
         containerStatuses: [{ name: "main", state: { terminated: { exitCode: 1, message: cell } } }],
@@ -588,14 +591,16 @@ describe("a captured sandbox that no node takes", () => {
       }
     });
 
-    it("fails with its checkpoint after three of them, and at once if its own limit has ended the Pod", () => {
-      const [pod, killed] = [next({ reason: "Evicted" }), next(cell({ exitCode: 137, reason: "OOMKilled" }))];
-      const { disruption } = underWay();
-      const tried = inPhase("Resuming", { disruption: { ...disruption, attempts: 3 } });
-      for (const parts of [
-        { pod, sandbox: tried },
-        { pod: killed, sandbox: inPhase("Resuming", underWay()) },
-      ]) {
+    it("fails with its checkpoint after three of them, and at once if what its template has ends every Pod", () => {
+      const own = inPhase("Resuming", underWay());
+      const tried = inPhase("Resuming", { ...underWay(), endedPods: ["1", "2", "3"] });
+      const byTemplate: object[] = [
+        cell({ exitCode: 137, reason: "OOMKilled" }),
+        { initContainerStatuses: [{ name: "init", state: { terminated: { exitCode: 1 } } }] },
+        { reason: "Evicted", message: "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi." },
+      ];
+      const all = [{ pod: next({ reason: "Evicted" }), sandbox: tried }];
+      for (const parts of [...all, ...byTemplate.map((status) => ({ pod: next(status), sandbox: own }))]) {
         const { actions, status } = plan({ ...resuming, ...parts });
         expect(actions.filter(({ do: what }) => what === "deletePod")).toEqual([]);
         expect(status?.phase).toBe("Failed");

@@ -1,13 +1,11 @@
 import type { RametSandboxStatus, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
-import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { firstNoTargetMilliseconds, noTargetMilliseconds, pendingMilliseconds } from "../cluster/move-facts.ts";
 import { isUnderWay } from "../cluster/pause-checkpoint.ts";
-import { causeOfEnd, endProblem, isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
+import { causeOfEndedStart, endProblem, isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
 import { listed } from "../volumes/restored-volumes.ts";
 import { isResume } from "./rollback.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
@@ -46,46 +44,27 @@ export function planOtherNode(state: SandboxState, pod: Pod): SandboxPlan {
 }
 
 /** After so many Pods that were ended while a sandbox was resumed in them, what it is resumed from may be the cause. */
-const mostEndedStarts = 3;
+const mostEndedPods = 3;
 
 /**
  * Replaces a Pod that ended during a resume, if its node, the loss of its node or the death of its cell ended it: what the sandbox is
  * resumed from is still there. Undefined: the Pod's end is that of the sandbox.
  */
 export function planNextPod(state: SandboxState, pod: Pod): SandboxPlan | undefined {
-  const { sandbox, now } = state;
-  if (!isResume(sandbox)) return undefined;
-  const problem = problemOfStart(state, pod);
-  if (problem?.code === ("StoreUnavailable" satisfies ErrorCode)) return planAwayStore(state, pod, problem);
-  const cause = causeOfEnd(pod);
-  const before = sandbox.status?.ramet?.disruption;
-  const known = isUnderWay(before) ? before : undefined;
-  const attempts = (known?.attempts ?? 0) + 1;
-  if (cause === undefined || attempts > mostEndedStarts) return undefined;
-  const begun = { cause, at: now.toISOString(), outcome: "Migrating", podUID: pod.metadata.uid };
+  const { sandbox } = state;
+  const cause = isResume(sandbox) ? causeOfEndedStart(pod) : undefined;
+  const before = sandbox.status?.ramet?.endedPods ?? [];
+  const endedPods = [...new Set([...before, pod.metadata.uid])];
+  if (cause === undefined || endedPods.length > mostEndedPods) return undefined;
   const note = `The Pod ${pod.metadata.name} ended before the sandbox was resumed (${cause}): ${sentenceOf(endProblem(pod))}`;
   const waiting = notReady(state, "PodStarting", `${note}. It continues in another Pod`);
   return {
     actions: [{ do: "deletePod", pod }],
-    status: { ...waiting, ramet: { ...waiting.ramet, disruption: { ...begun, ...known, attempts } } },
-    transitions: [{ type: "Warning", reason: "SandboxDisrupted", action: "DeletePod", note }],
+    status: { ...waiting, ramet: { ...waiting.ramet, endedPods } },
+    ...(endedPods.length > before.length && {
+      transitions: [{ type: "Warning", reason: "SandboxDisrupted", action: "DeletePod", note }],
+    }),
   };
-}
-
-function problemOfStart({ start }: SandboxState, pod: Pod): Problem | undefined {
-  if (start?.state === "failed") return problemOf(start.error);
-  return isEnded(pod) ? endProblem(pod) : undefined;
-}
-
-/** A cell ends if it cannot read the store, which may be back later: so long, each Pod of a resume stays. */
-const awayMilliseconds = 30_000;
-
-function planAwayStore(state: SandboxState, pod: Pod, problem: Problem): SandboxPlan {
-  const left = Date.parse(pod.metadata.creationTimestamp) + awayMilliseconds - state.now.getTime();
-  const message = `The sandbox is resumed when the store can be read: ${sentenceOf(problem)}`;
-  const status = notReady(state, problem.code, message, problem);
-  if (left > 0) return { actions: [], status, requeueAfterMilliseconds: left };
-  return { actions: [{ do: "deletePod", pod }], status };
 }
 
 /** Why no node takes a Pod that avoids those without the CPU features. Undefined: it avoids none, or it is scheduled. */

@@ -8,8 +8,8 @@ import type { Pod } from "../../api/schema/pod.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { surplusOf } from "../cluster/pause-checkpoint.ts";
-import { endProblem, isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
-import { awaitsImage, isResume } from "./rollback.ts";
+import { causeOfEndedStart, endProblem, isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
+import { awaitsRetry, isPassing, isResume } from "./rollback.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, type ConditionChange, failed, notStartable } from "./status.ts";
 
@@ -77,13 +77,16 @@ function resuming(state: SandboxState, completed: ConditionChange) {
   const isLost = completed.reason === "SnapshotPauseSucceed" && state.pauseCheckpoint === undefined;
   if (isLost) return failed(state, pauseLost());
   const message = "A Pod is being created";
-  return changed(state, "Resuming", {
+  const status = changed(state, "Resuming", {
     conditions: [
       completed,
       { type: "SandboxResumed", status: "False", reason: "CreatePod", message },
       { type: "Ready", status: "False", reason: "SandboxNotReady", message: "The sandbox is being resumed" },
     ],
   });
+  // An earlier resume was given up.
+  const { endedPods: _, ...ramet } = status.ramet ?? {};
+  return { ...status, ramet };
 }
 
 /** Ends a resume that waits for somebody if another pause is requested. The checkpoint of the pause is still there. */
@@ -91,8 +94,11 @@ export function planPausedAgain(state: SandboxState): SandboxPlan | undefined {
   const { sandbox, pod, origin } = state;
   if (sandbox.spec.paused !== true || !isResume(sandbox)) return undefined;
   const isChanged = origin.kind === "impossible" && origin.error.code === "TemplateMismatch";
-  const isStuck = (one: Pod) => replacedImage(state, one) !== undefined || unscheduledWords(one) !== undefined;
-  const waits = pod === undefined ? isChanged || awaitsImage(sandbox) : isStuck(pod);
+  const isStuck = (one: Pod) =>
+    refusedResume(state, one) !== undefined ||
+    unscheduledWords(one) !== undefined ||
+    causeOfEndedStart(one) !== undefined;
+  const waits = pod === undefined ? isChanged || awaitsRetry(sandbox) : isStuck(pod);
   const condition = findCondition(sandbox.status?.conditions, "SandboxPaused");
   if (!waits || condition?.reason !== "SnapshotPauseSucceed") return undefined;
   const isThere = pod !== undefined && pod.metadata.deletionTimestamp === undefined;
@@ -102,23 +108,25 @@ export function planPausedAgain(state: SandboxState): SandboxPlan | undefined {
   };
 }
 
-/** Why the cell of a resume does not have the image of the pause: its words, or those that its Pod has ended with. */
-export function replacedImage(state: SandboxState, pod: Pod): RametError | undefined {
+/**
+ * Why the cell of a resume does not have the image of the pause, or cannot read the store: its words, or those that its Pod has ended with.
+ */
+export function refusedResume(state: SandboxState, pod: Pod): RametError | undefined {
   if (!isResume(state.sandbox)) return undefined;
   const { start } = state;
   if (start?.state === "done") return undefined;
-  if (start?.state === "failed" && start.error.code === "ImageReplaced") return start.error;
+  if (start?.state === "failed" && isPassing(start.error.code)) return start.error;
   // The refusal may have been lost, or another controller process may have received it.
   if (!isEnded(pod)) return undefined;
   const { code, cause, hint } = endProblem(pod);
-  return code === "ImageReplaced" ? new RametError(code, cause, defined({ hint })) : undefined;
+  return isPassing(code) ? new RametError(code, cause, defined({ hint })) : undefined;
 }
 
 /**
- * The resume waits, as for its template: each Pod mounts what the image's name means then, so another one is tried later, and later
- * after each. The status has the time of the first refusal, so the wait doubles if each Pod has as long as those before it.
+ * The resume waits, as for its template: the store may come back, and each Pod mounts what the image's name means then. So another one is
+ * tried later, and later after each. The status has the time of the first refusal, so the wait doubles if each Pod has as long as those before it.
  */
-export function planReplacedImage(state: SandboxState, pod: Pod, error: RametError): SandboxPlan {
+export function planRefusedResume(state: SandboxState, pod: Pod, error: RametError): SandboxPlan {
   const status = notStartable(state, error.code, problemOf(error));
   const created = new Date(pod.metadata.creationTimestamp).getTime();
   const since = findCondition(status.conditions, "Stalled")?.lastTransitionTime ?? "";

@@ -15,8 +15,8 @@ import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { listed } from "../volumes/restored-volumes.ts";
 import { intendedEnd } from "./plan-disruption.ts";
 import { isRefusedByCpu, lacksFeatures, planNextPod, planOtherNode, withoutTarget } from "./plan-other-node.ts";
-import { planReplacedImage, replacedImage } from "./plan-paused.ts";
-import { awaitsImage, isResume } from "./rollback.ts";
+import { planRefusedResume, refusedResume } from "./plan-paused.ts";
+import { awaitsRetry, isResume } from "./rollback.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { ended, failed, notReady, notStartable, running } from "./status.ts";
 
@@ -40,11 +40,13 @@ export function planStart(state: SandboxState): SandboxPlan {
 }
 
 /** A node that is gone never confirms the end of its Pods, and the next one has the same name. */
-function planDeleting(state: SandboxState, { metadata: { name, deletionTimestamp = "" }, spec }: Pod): SandboxPlan {
-  const left = Date.parse(deletionTimestamp) + lateMilliseconds - state.now.getTime();
+function planDeleting(state: SandboxState, pod: Pod): SandboxPlan {
+  const { name, deletionTimestamp = "" } = pod.metadata;
   const what = `The Pod ${name} is being deleted`;
+  const { nodeName: node } = pod.spec;
+  if (node === undefined || isEnded(pod)) return slowly(state, what);
+  const left = Date.parse(deletionTimestamp) + lateMilliseconds - state.now.getTime();
   if (left > 0) return { ...slowly(state, what), requeueAfterMilliseconds: left };
-  const { nodeName: node = "" } = spec;
   const why = `the node ${node} has not confirmed its end, which was due at ${deletionTimestamp}`;
   return slowly(state, `${what}: ${why}. If that machine does not run any more, use kubectl delete node ${node}`);
 }
@@ -180,8 +182,8 @@ function planInPod(state: SandboxState, { template }: ResolvedTemplate, pod: Pod
     return { actions: [], status: running(state, pod, start.value), ...hiddenFiles(state.origin) };
   }
   if (isRefusedByCpu(state, pod)) return planOtherNode(state, pod);
-  const replaced = replacedImage(state, pod);
-  if (replaced !== undefined) return planReplacedImage(state, pod, replaced);
+  const refusal = refusedResume(state, pod);
+  if (refusal !== undefined) return planRefusedResume(state, pod, refusal);
   const next = planNextPod(state, pod);
   if (next !== undefined) return next;
   // A cell that cannot start its sandbox responds with the reason and exits. The response has more detail than the Pod's end.
@@ -240,7 +242,7 @@ function notPulled(pod: Pod, words: string): RametError {
 
 /** Reports the reason of the wait once it is long. A fast start needs only one status write. */
 export function slowly(state: SandboxState, message: string): SandboxPlan {
-  if (state.slowInMilliseconds > 0 || awaitsImage(state.sandbox)) return { actions: [] };
+  if (state.slowInMilliseconds > 0 || awaitsRetry(state.sandbox)) return { actions: [] };
   return { actions: [], status: notReady(state, "PodStarting", message) };
 }
 

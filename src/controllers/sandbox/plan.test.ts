@@ -14,7 +14,7 @@ import { Sandbox, type SandboxPhase } from "../../api/kinds/sandbox.ts";
 import { planSandbox } from "./plan.ts";
 import { isEnded } from "../cluster/pod-facts.ts";
 import { isRefusedByCpu } from "./plan-other-node.ts";
-import { replacedImage } from "./plan-paused.ts";
+import { refusedResume } from "./plan-paused.ts";
 import type { Origin } from "../origin/origin.ts";
 import type { SandboxState } from "./state.ts";
 
@@ -268,7 +268,7 @@ describe("planSandbox", () => {
               (state.pod !== undefined &&
                 (isRefusedByCpu(state, state.pod) ||
                   (status?.phase === "Resuming" && isEnded(state.pod)) ||
-                  (spec.paused === true && replacedImage(state, state.pod) !== undefined))),
+                  (spec.paused === true && refusedResume(state, state.pod) !== undefined))),
           ).toBe(true);
       }),
     );

@@ -17,7 +17,7 @@ import { planPaused, planPausedAgain } from "./plan-paused.ts";
 import { planRollingBack, withRollback } from "./plan-rollback.ts";
 import { planRunning } from "./plan-running.ts";
 import { planStart } from "./plan-start.ts";
-import { awaitsImage } from "./rollback.ts";
+import { awaitsRetry } from "./rollback.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { changed } from "./status.ts";
 
@@ -182,7 +182,7 @@ function setPaused({ metadata }: Sandbox): Extract<SandboxAction, { do: "setPaus
 }
 
 function isPausable(sandbox: Sandbox): boolean {
-  return sandbox.spec.paused !== true && (sandbox.status?.phase === "Running" || awaitsImage(sandbox));
+  return sandbox.spec.paused !== true && (sandbox.status?.phase === "Running" || awaitsRetry(sandbox));
 }
 
 function earlier(a: Date | undefined, b: Date | undefined): Date | undefined {

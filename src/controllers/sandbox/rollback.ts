@@ -23,7 +23,7 @@ export async function gatherRollback(
   dependencies: SandboxDependencies,
 ): Promise<SandboxState["rollback"]> {
   const request = rollbackRequest(sandbox);
-  const isSettled = settledPhases.has(sandbox.status?.phase) || awaitsImage(sandbox);
+  const isSettled = settledPhases.has(sandbox.status?.phase) || awaitsRetry(sandbox);
   if (request === undefined || !isRollbackPending(sandbox) || !isSettled) return undefined;
   const { namespace } = sandbox.metadata;
   const { origin: find, checkpoint } = await originOfText(namespace, () => request.to, dependencies);
@@ -135,7 +135,12 @@ export function isResume(sandbox: Sandbox): boolean {
   return sandbox.status?.phase === "Resuming" && rollbackUnderWay(sandbox) === undefined;
 }
 
-/** Whether a resume waits for its image. The status says so until the next Pod shows whether the image is back. */
-export function awaitsImage(sandbox: Sandbox): boolean {
-  return isResume(sandbox) && findCondition(sandbox.status?.conditions, "Ready")?.reason === "ImageReplaced";
+/** Whether a resume waits for its image or its store. The status says so until the next Pod shows whether that is back. */
+export function awaitsRetry(sandbox: Sandbox): boolean {
+  return isResume(sandbox) && isPassing(findCondition(sandbox.status?.conditions, "Ready")?.reason ?? "");
+}
+
+/** Whether a resume that is refused with this code is tried again. */
+export function isPassing(code: string): code is "ImageReplaced" | "StoreUnavailable" {
+  return code === "ImageReplaced" || code === "StoreUnavailable";
 }

@@ -18,8 +18,7 @@ const client = {
 const script = `#!/bin/sh
 if [ -d "$3.lock" ] || [ -L "$3.lock" ]; then echo "$3.lock is not a file"; exit 1; fi
 rm -f "$3.lock"
-mkdir "$3.dropped"
-if [ -e "$3" ]; then mv "$3" "$3.dropped"; fi
+for each in "$3" "$3.draft"; do if [ -e "$each" ]; then mv "$each" "$each.dropped"; fi; done
 echo '{"dropped":true}'
 `;
 

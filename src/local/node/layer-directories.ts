@@ -34,7 +34,7 @@ export async function dropLayers(directory: string, tools: DropTools, client: Ku
   const entries = await readdir(directory, { withFileTypes: true });
   for (const { name: namespace } of entries.filter((entry) => entry.isDirectory())) {
     const names = await readdir(join(directory, namespace));
-    for (const layer of new Set(names.map((name) => name.replace(/\.(lock|draft|dropped)$/, "")))) {
+    for (const layer of new Set(names.map((name) => name.replace(/(\.draft)?\.(lock|draft|dropped)$/, "")))) {
       const path = join(directory, namespace, layer);
       const id = layer.slice(0, layer.lastIndexOf("."));
       // The names "", "." and ".." lead out of the directory.
@@ -63,12 +63,13 @@ async function dropNamespaces(directory: string, client: KubeClient): Promise<st
 
 /** A clone can begin to use the layer at any time until it is in its other directory. @returns false if one has, or unpacks it */
 async function drop(layer: string, { clock }: KubeClient, { trees, link }: DropTools): Promise<boolean> {
+  const dropped = [`${layer}.dropped`, `${layer}.draft.dropped`];
   // Of a process that was ended.
-  await trees.remove(`${layer}.dropped`);
+  for (const path of dropped) await trees.remove(path);
   const args = ["layer", "--drop", layer, `${clock.now().getTime() - youngMilliseconds}`];
   const { code, stdout, stderr } = await runProgram({ program: link, args, timeoutMilliseconds: 60_000 });
   if (code !== 0) throw new RametError("Internal", `removing a layer failed: ${stdout}${stderr}`);
-  await trees.remove(`${layer}.dropped`);
+  for (const path of dropped) await trees.remove(path);
   return Dropped.parse(JSON.parse(stdout)).dropped;
 }
 

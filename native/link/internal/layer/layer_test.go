@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -466,8 +467,23 @@ func TestALayerIsDroppedWithItsDraftAndLockUnlessAProcessUsesIt(t *testing.T) {
 	}
 	left, err := filepath.Glob(p.directory + "*")
 	must(t, err)
-	if len(left) != 1 || left[0] != p.directory+".dropped" {
+	if !slices.Equal(left, []string{p.directory + ".draft.dropped", p.directory + ".dropped"}) {
 		t.Errorf("left: %v", left)
+	}
+}
+
+func TestALayerIsNotDroppedThroughALinkOrOverAnything(t *testing.T) {
+	for _, name := range []string{".dropped", ".draft.dropped"} {
+		p := placeOf(t, layerOf(t, file("a", "a")))
+		_, err := provide(p.file, p.directory)
+		must(t, err)
+		must(t, os.Mkdir(p.directory+".draft", 0o700))
+		must(t, os.Symlink(p.outside, p.directory+name))
+		_, err = drop(p.directory, time.Now().Add(time.Minute))
+		if !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s is a link: %v", name, err)
+		}
+		p.checkOutside(t)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 const usage = `usage:
   ramet-link layer FILE DIRECTORY         unpacks a layer into a new directory, unless the directory exists
-  ramet-link layer --drop DIRECTORY TIME  moves a layer into DIRECTORY.dropped, unless it was used after TIME, in Unix milliseconds
+  ramet-link layer --drop DIRECTORY TIME  moves a layer to DIRECTORY.dropped, unless it was used after TIME, in Unix milliseconds
 `
 
 // Main runs `ramet-link layer` and returns its exit code. It prints one line of JSON: what the layer has, or the error.
@@ -135,8 +135,9 @@ type dropResult struct {
 	Dropped bool `json:"dropped"`
 }
 
-// drop moves a layer and its draft into a directory, whose removal takes long, and removes the lock. A process that uses an unpacked
-// layer renews the time of the lock before it looks for the layer, without the lock: it finds no layer, or drop finds the new time.
+// drop moves a layer and its draft to other names, as their removal takes long, and removes the lock. A process that uses an unpacked layer
+// renews the time of the lock before it looks for the layer, without the lock: it finds no layer, or drop finds the new time. Cells can
+// write to the parent directory, so no path leads through what is in it.
 func drop(directory string, unusedSince time.Time) (dropResult, error) {
 	lock, err := lockOf(directory, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -150,17 +151,14 @@ func drop(directory string, unusedSince time.Time) (dropResult, error) {
 		return dropResult{}, err
 	}
 	dropped := directory + ".dropped"
-	if err := os.Mkdir(dropped, 0o700); err != nil {
-		return dropResult{}, err
-	}
-	layer := filepath.Join(dropped, "layer")
-	if err := renameIfPresent(directory, layer); err != nil {
+	if err := renameIfPresent(directory, dropped); err != nil {
 		return dropResult{}, err
 	}
 	if isUsed, err := isNewer(lock, unusedSince); isUsed || err != nil {
-		return dropResult{}, errors.Join(err, renameIfPresent(layer, directory), os.Remove(dropped))
+		return dropResult{}, errors.Join(err, renameIfPresent(dropped, directory))
 	}
-	if err := renameIfPresent(directory+".draft", filepath.Join(dropped, "draft")); err != nil {
+	draft := directory + ".draft"
+	if err := renameIfPresent(draft, draft+".dropped"); err != nil {
 		return dropResult{}, err
 	}
 	return dropResult{Dropped: true}, os.Remove(lock.Name())
@@ -171,11 +169,13 @@ func isNewer(file *os.File, than time.Time) (bool, error) {
 	return err == nil && stat.ModTime().After(than), err
 }
 
+// renameIfPresent replaces nothing.
 func renameIfPresent(from, to string) error {
-	if err := os.Rename(from, to); !errors.Is(err, fs.ErrNotExist) {
-		return err
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return nil
+	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 }
 
 func unpackDraft(file, draft string) (result, error) {
