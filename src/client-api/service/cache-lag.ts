@@ -10,7 +10,7 @@ import type { ServiceParts } from "./parts.ts";
 /** How long an object that the cache does not have is awaited before it is said not to exist. Longer than a watch lags behind. */
 export const lagMilliseconds = 200;
 /** How long an object is awaited that this server has written. */
-const writtenMilliseconds = 500;
+export const writtenMilliseconds = 500;
 /** The same for an object that it has created, which no list may lack. */
 const createdMilliseconds = 5_000;
 /** How long the API server may take to answer before the cache is used instead. */
@@ -38,9 +38,14 @@ export async function awaitInCache<T>(
 }
 
 /** Waits until the cache has an object that was created, so that the next request finds and lists it, but not for a watch that is broken. */
-export function untilKnown<T extends KubeObject>(followers: Followers<T>, created: T, signal: AbortSignal): Promise<T> {
+export function untilKnown<T extends KubeObject>(
+  followers: Followers<T>,
+  created: T,
+  signal: AbortSignal,
+  milliseconds = createdMilliseconds,
+): Promise<T> {
   return followers
-    .until(created.metadata.uid, (cached) => cached, shown(created, signal, createdMilliseconds))
+    .until(created.metadata.uid, (cached) => cached, shown(created, signal, milliseconds))
     .catch(() => created);
 }
 

@@ -10,7 +10,7 @@ import { describeReport } from "../../kube/conditions.ts";
 import { untilCaptured } from "../../operations/capture.ts";
 import { objectOf, observed, type Settled, type Wait } from "../../operations/objects.ts";
 import { requestRollback, untilRolledBack } from "../../operations/roll-back.ts";
-import { awaitInCache, unlessTimeout, untilKnown } from "./cache-lag.ts";
+import { awaitInCache, unlessTimeout, untilKnown, writtenMilliseconds } from "./cache-lag.ts";
 import { unknown } from "./find-sandbox.ts";
 import { verifiedState } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
@@ -66,18 +66,20 @@ export async function startCheckpoint(
       signal,
     )
     .catch(unlessCode("AlreadyExists"));
-  if (created !== undefined) return untilKnown(parts.checkpoints, created, signal);
+  // It can be used before a list has it.
+  if (created !== undefined) return untilKnown(parts.checkpoints, created, signal, writtenMilliseconds);
   return startedBefore(parts, { namespace: at.namespace, name: objectName }, start);
 }
 
 /** The checkpoint of an earlier attempt of the request. @throws RametError `AlreadyExists` if another request has created it */
 async function startedBefore(
-  { informers }: ServiceParts,
+  { informers, checkpoints }: ServiceParts,
   at: { namespace: string; name: string },
   { name = "", requestId, signal }: StartCheckpoint,
 ): Promise<Checkpoint> {
   const found = await informers.checkpoints.resource.find(at, { signal });
-  if (found?.metadata.annotations?.[annotations.lock] === requestId) return found;
+  if (found?.metadata.annotations?.[annotations.lock] === requestId)
+    return untilKnown(checkpoints, found, signal, writtenMilliseconds);
   const named = `the name ${JSON.stringify(name)}`;
   if (found === undefined || found.metadata.deletionTimestamp !== undefined)
     throw new RametError("Conflict", `The checkpoint with ${named} is being deleted`, { retryable: true });
@@ -101,7 +103,7 @@ export function clientCheckpointName({ metadata }: Checkpoint): string | undefin
 export function checkpointsOf({ known }: Pick<ServiceParts, "known">, { metadata }: Source): Checkpoint[] {
   return known
     .checkpointsIn(metadata.namespace)
-    .filter((each) => isForClients(each) && isOf(each, metadata))
+    .filter((each) => isKept(each) && isOf(each, metadata))
     .toSorted((a, b) => orderOf(b).localeCompare(orderOf(a)));
 }
 
@@ -115,9 +117,14 @@ function orderOf({ metadata, status }: Checkpoint): string {
   return `${metadata.creationTimestamp} ${status?.ramet?.cutAt ?? "9"}`;
 }
 
-function isForClients({ metadata }: Checkpoint): boolean {
+/** Whether no pause, no named snapshot and no controller has requested it. */
+export function isForClients({ metadata }: Checkpoint): boolean {
   const { [labels.purpose]: purpose, [labels.sourceOf]: version } = metadata.labels ?? {};
-  return metadata.deletionTimestamp === undefined && purpose === undefined && version === undefined;
+  return purpose === undefined && version === undefined;
+}
+
+function isKept(checkpoint: Checkpoint): boolean {
+  return isForClients(checkpoint) && checkpoint.metadata.deletionTimestamp === undefined;
 }
 
 /** Those that no client has created name their sandbox only, and an earlier one may have had that name. */
@@ -142,7 +149,7 @@ export interface FindCheckpoint {
 export function findCheckpoint(parts: ServiceParts, from: FindCheckpoint, text: string): Promise<Checkpoint> {
   const { namespace, sandbox, others = true } = from;
   return awaitInCache(parts, () => {
-    const all = parts.known.checkpointsIn(namespace).filter(isForClients);
+    const all = parts.known.checkpointsIn(namespace).filter(isKept);
     const own = sandbox === undefined ? all : checkpointsOf(parts, sandbox);
     const isId = (each: Checkpoint) => clientCheckpointId(each) === text || checkpointIdOf(each.metadata) === text;
     const [found, another] = [

@@ -55,30 +55,40 @@ export interface LogLine {
   text: string;
 }
 
+/** The lines from a time on, in milliseconds since 1970, or else the last ones. */
+export interface LogPart {
+  since?: number | undefined;
+  /** @default 10,000 */
+  tailLines?: number;
+}
+
 /**
- * Returns the last output of a running sandbox's entrypoint, oldest first. A sandbox that is not running has none, and a paused one
- * stays paused.
- * @param since milliseconds since 1970, from which on there are lines. Undefined: all
+ * Returns the output of a running sandbox's entrypoint, oldest first: at most 4 MiB. A sandbox that is not running has none, and a paused
+ * one stays paused.
+ * @returns `isCut`: there are more, of which the next call returns those since the time of the last one
  * @throws RametError `Unavailable`
  */
 export async function sandboxLog(
   { service, guests }: Observed,
   sandbox: Sandbox,
-  since: number | undefined,
+  { since, tailLines = 10_000 }: LogPart,
   signal: AbortSignal,
-): Promise<LogLine[]> {
-  if (!servingStates.includes(currentState(service, sandbox))) return [];
-  const query = new URLSearchParams({ timestamps: "true", tailLines: String(mostLines) });
-  if (since !== undefined) query.set("sinceTime", new Date(since).toISOString());
-  const path = `/logs?${query.toString()}`;
+): Promise<{ lines: LogLine[]; isCut: boolean }> {
+  if (!servingStates.includes(currentState(service, sandbox))) return { lines: [], isCut: false };
+  const part = since === undefined ? { tailLines: String(tailLines) } : { sinceTime: new Date(since).toISOString() };
+  const path = `/logs?${new URLSearchParams({ timestamps: "true", ...part }).toString()}`;
   const text = await guests.read(sandbox, { port: reportsPort, path, limitBytes: mostBytes, signal });
-  return text.split("\n").flatMap(lineIn);
+  // What follows the last line feed is the part of a line.
+  const lines = text.split("\n").slice(0, -1).flatMap(lineIn);
+  if (Buffer.byteLength(text) < mostBytes) return { lines, isCut: false };
+  // Those of the last time come with the others of it, unless there is no other time.
+  const last = lines.at(-1)?.time.getTime();
+  const complete = lines.filter(({ time }) => time.getTime() !== last);
+  return { lines: complete.length > 0 ? complete : lines, isCut: true };
 }
 
-const mostLines = 10_000;
 const mostBytes = 4 * 1024 * 1024;
 
-/** A line without a time is the part of one that was cut off. */
 function lineIn(line: string): LogLine[] {
   const [, written, text = ""] = /^(\S+) ?(.*)$/.exec(line) ?? [];
   const time = new Date(written ?? "");

@@ -62,7 +62,8 @@ export const observeRoutes: readonly E2bRoute[] = [
       }),
     },
     handle: async (e2b, call) => {
-      const lines = await sandboxLog(e2b, await sandboxOf(e2b, call), call.query.start, call.signal);
+      const from = { since: call.query.start };
+      const { lines } = await sandboxLog(e2b, await sandboxOf(e2b, call), from, call.signal);
       const logEntries = lines.slice(0, call.query.limit).map(entryOf);
       // E2B's command line parses each line.
       const lineOf = (message: string) => JSON.stringify({ level: "info", logger: "entrypoint", message });
@@ -78,7 +79,8 @@ export const observeRoutes: readonly E2bRoute[] = [
     handle: async (e2b, call) => {
       const { cursor, limit, direction, level, search = "" } = call.query;
       const isForward = direction === "forward";
-      const lines = await sandboxLog(e2b, await sandboxOf(e2b, call), isForward ? cursor : undefined, call.signal);
+      const from = { since: isForward ? cursor : undefined };
+      const { lines } = await sandboxLog(e2b, await sandboxOf(e2b, call), from, call.signal);
       // All output has the level `info`.
       const isShown = level === undefined || level === "debug" || level === "info";
       const matching = lines

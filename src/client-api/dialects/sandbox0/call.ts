@@ -4,6 +4,7 @@ import type { ErrorCode } from "../../../base/error-codes.ts";
 import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { statusOf } from "../../../base/http.ts";
+import type { Slots } from "../../../base/slots.ts";
 import { containerUser, type GuestClient } from "../../../cell/client/guest-client.ts";
 import type { Callers } from "../../keys/callers.ts";
 import { needs } from "../../keys/needs.ts";
@@ -27,6 +28,8 @@ export interface Sandbox0 {
   callers: Callers;
   guests: Guests;
   secrets: Pick<ClientSecrets, "requestSeal">;
+  /** The watches of each key. */
+  watches: Slots;
   /** The longest life that a client can request at a time. */
   maxLifeSeconds: number;
   /** The domain below which sandboxes have their host names. @default services have no address */

@@ -4,9 +4,9 @@ import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../../api/names/labels.ts";
 import { keyedUuidOf } from "../../../api/schema/digest.ts";
 import type { Condition } from "../../../api/schema/metadata.ts";
-import { isAutomatic, isPauseCheckpoint } from "../../../api/state/checkpoint.ts";
-import { failedPause } from "../../../api/state/sandbox.ts";
+import { failedPause, isStarting } from "../../../api/state/sandbox.ts";
 import { needs } from "../../keys/needs.ts";
+import { isForClients } from "../../service/checkpoints.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { claimedAt } from "./answers.ts";
 import { type Call, envelope, route, type Sandbox0, type Sandbox0Route, sandboxOf, success } from "./call.ts";
@@ -50,7 +50,7 @@ type Event = z.infer<typeof Event>;
 export const eventRoutes: readonly Sandbox0Route[] = [
   route("GET", "/api/v1/sandboxes/:id/observability/events", {
     summary:
-      "Returns the last start, pause and resume of a sandbox and its captures, oldest first, or follows them. There is no other history.",
+      "Returns the creation of a sandbox, its captures that still exist, and its last pause, or its last start and resume, oldest first, or follows them. A watch can miss what lasts less than a second.",
     needs: [...needs.read, ...needs.listSnapshots],
     query: ReadEvents,
     answers: { 200: envelope(z.object({ events: z.array(Event), next_cursor: z.string().optional() })) },
@@ -61,20 +61,25 @@ export const eventRoutes: readonly Sandbox0Route[] = [
 async function listEvents(sandbox0: Sandbox0, call: Call<z.ZodUnknown, typeof ReadEvents>) {
   const { watch, limit, start_time: start, end_time: end, cursor } = call.query;
   const found = await sandboxOf(sandbox0, call);
+  // Events have whole seconds: one can appear after the cursor of its second. Clients know the others by their ids.
+  const isAfter = (time: number, other: number): boolean => time > other || (watch === true && time === other);
   const isAsked = (event: Event): boolean =>
-    (cursor === undefined || timeOf(event) > cursor) &&
+    (cursor === undefined || isAfter(timeOf(event), cursor)) &&
     (start === undefined || timeOf(event) >= Date.parse(start)) &&
     (end === undefined || timeOf(event) <= Date.parse(end)) &&
     matches(event, call.query);
   const asked = (): Event[] => eventsOf(sandbox0.service, found).filter(isAsked);
-  if (watch === true) return sendWatch(sandbox0, call, { sandbox: found, type: "event", poll: newEvents(asked) });
+  if (watch === true) {
+    const poll = newEvents(asked, (cursor ?? start) === undefined ? asked() : []);
+    return sendWatch(sandbox0, call, { sandbox: found, type: "event", poll });
+  }
   const { page, next } = pageOf(asked(), limit);
   return success({ events: page, ...next });
 }
 
-/** Returns the events that have appeared since the last call, also late ones. */
-function newEvents(read: () => Event[]): () => Promise<Event[]> {
-  let known: ReadonlySet<string> = new Set();
+/** Returns the events that have appeared since the last call, also late ones. @param before what the first call leaves out */
+export function newEvents(read: () => Event[], before: readonly Event[]): () => Promise<Event[]> {
+  let known: ReadonlySet<string> = new Set(before.map(({ event_id: id }) => id));
   return () => {
     const all = read();
     const fresh = all.filter(({ event_id: id }) => !known.has(id));
@@ -111,7 +116,7 @@ export function eventsOf({ known, sandboxes }: EventParts, found: Sandbox): Even
   ];
   return happened
     .map((each) => eventOf(sandbox, each))
-    .sort((a, b) => timeOf(a) - timeOf(b) || (a.event_id < b.event_id ? -1 : 1));
+    .sort((a, b) => timeOf(a) - timeOf(b));
 }
 
 interface EventParts {
@@ -139,9 +144,13 @@ const actions: Readonly<Record<string, string>> = {
   SandboxResumed: "sandbox.resume",
 };
 
-function transitionOf(sandbox: Sandbox, { type, status, reason, message, lastTransitionTime: at }: Condition) {
+function transitionOf(sandbox: Sandbox, { type, status, reason, message, lastTransitionTime }: Condition) {
   const action = actions[type];
-  if (action === undefined) return [];
+  // Later it is not ready because of a pause, a probe or its end.
+  if (action === undefined || (type === "Ready" && status !== "True" && !isStarting(sandbox))) return [];
+  // A sandbox of a set has started before its claim.
+  const claimed = claimedAt(sandbox);
+  const at = Date.parse(lastTransitionTime) < Date.parse(claimed) ? claimed : lastTransitionTime;
   const hasFailed = type === "SandboxPaused" ? failedPause(sandbox) !== undefined : sandbox.status?.phase === "Failed";
   const outcome = status === "True" ? "succeeded" : hasFailed ? "failed" : "accepted";
   return [{ action, at, outcome, attributes: { reason, message } } as const];
@@ -152,7 +161,7 @@ function isOf({ metadata: { uid, creationTimestamp: created } }: Sandbox): (chec
   return (checkpoint) => {
     const { labels: own = {}, creationTimestamp: at } = checkpoint.metadata;
     const isLater = (own[labels.sourceUid] ?? uid) === uid && Date.parse(at) >= Date.parse(created);
-    return isLater && !isPauseCheckpoint(checkpoint) && !isAutomatic(checkpoint);
+    return isLater && isForClients(checkpoint);
   };
 }
 
@@ -167,7 +176,9 @@ function captureOf(checkpoint: Checkpoint): Happening[] {
   };
   const { phase, completionTime: at, message } = status ?? {};
   if (at === undefined) return [begun];
-  const ended = phase === "Failed" ? ({ outcome: "failed", attributes: { message } } as const) : undefined;
+  // Only a failed capture has a message, which it keeps while it is removed.
+  const hasFailed = phase === "Failed" || (phase === "Terminating" && message !== undefined);
+  const ended = hasFailed ? ({ outcome: "failed", attributes: { message } } as const) : undefined;
   return [begun, { ...begun, at, outcome: "succeeded", ...ended }];
 }
 

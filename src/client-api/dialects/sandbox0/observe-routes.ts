@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { RametError } from "../../../base/errors.ts";
 import { needs } from "../../keys/needs.ts";
-import { type GuestSample, guestSample, type LogLine, sandboxLog } from "../../service/observe.ts";
+import { type GuestSample, guestSample, type LogLine, type LogPart, sandboxLog } from "../../service/observe.ts";
 import { type Call, envelope, route, type Sandbox0, type Sandbox0Route, sandboxOf, success } from "./call.ts";
 import { ReadLogs, ReadMetrics } from "./schemas.ts";
-import { newLines, pageOf, sendWatch, timeOf } from "./watch.ts";
+import { bytesOf, newLines, pageOf, sendWatch, timeOf } from "./watch.ts";
 
 const ofSandbox = "/api/v1/sandboxes/:id";
 const Time = z.iso.datetime();
@@ -145,18 +145,25 @@ async function logs(sandbox0: Sandbox0, call: Call<z.ZodUnknown, typeof ReadLogs
   if (context !== undefined)
     throw unsupported("context_id", "Only the output of the entrypoint is kept: read the context");
   const sandbox = await sandboxOf(sandbox0, call);
-  const read = async (since: number | undefined): Promise<z.infer<typeof LogEntry>[]> => {
-    const lines = await sandboxLog(sandbox0, sandbox, since, call.signal);
-    return stream === undefined || stream === "stdout" ? lines.map((line) => entryOf(line, call)) : [];
+  const read = async (part: LogPart) => {
+    const { lines, isCut } = await sandboxLog(sandbox0, sandbox, part, call.signal);
+    const entries = stream === undefined || stream === "stdout" ? lines.map((line) => entryOf(line, call)) : [];
+    return { entries, isCut };
   };
   const first = cursor ?? (start === undefined ? undefined : Date.parse(start));
-  if (watch === true) return sendWatch(sandbox0, call, { sandbox, type: "log", poll: newLines(read, first, cursor) });
+  if (watch === true) {
+    // Without a beginning it follows what is the last line now.
+    const last = first === undefined ? (await read({ tailLines: 1 })).entries.map(timeOf)[0] : undefined;
+    const since = async (time: number | undefined) => (await read({ since: time })).entries;
+    const poll = newLines(since, first ?? last, cursor ?? last);
+    return sendWatch(sandbox0, call, { sandbox, type: "log", poll });
+  }
+  const { entries, isCut } = await read({ since: first });
   const isAsked = (time: number): boolean =>
     (cursor === undefined || time > cursor) && (end === undefined || time <= Date.parse(end));
-  const { page, next } = pageOf(
-    (await read(first)).filter((line) => isAsked(timeOf(line))),
-    limit,
-  );
+  const asked = entries.filter((line) => isAsked(timeOf(line)));
+  const { page, next } = pageOf(asked, limit, isCut);
+  call.request.held.hold(bytesOf(page));
   return success({ logs: page, ...next });
 }
 

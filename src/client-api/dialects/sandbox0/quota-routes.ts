@@ -103,7 +103,8 @@ const limits: Record<QuotaDimension, (service: Sandbox0["service"], caller: Call
   }),
   snapshot_storage_gb: (service, { namespace, key, limits: { snapshotBytes } }) => {
     const used = snapshotsOf(service, namespace, key).sizes.reduce((sum, size) => sum + size, 0);
-    return { unit: "GB", limit: Math.floor(snapshotBytes / gigabyte), current: Math.ceil(used / gigabyte) };
+    const limit = Math.max(snapshotBytes > 0 ? 1 : 0, Math.floor(snapshotBytes / gigabyte));
+    return { unit: "GB", limit, current: Math.ceil(used / gigabyte) };
   },
   sandbox_claims: () => ({ unit: "claims" }),
   api_requests: (_, { limits: { requestsPerSecond } }) => ({ unit: "requests", limit: requestsPerSecond }),
@@ -153,7 +154,7 @@ function listUsage({ service }: Sandbox0, { query, caller: { namespace } }: Call
     window_end: time,
     recorded_at: time,
   }));
-  return success({ windows: page, next_cursor: all.length > limit ? (page.at(-1)?.window_id ?? "") : "" });
+  return success({ windows: page, next_cursor: page.at(-1)?.window_id ?? "" });
 }
 
 function usageOf({ known }: Pick<Sandbox0["service"], "known">, namespace: string): Window[] {

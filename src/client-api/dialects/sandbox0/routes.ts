@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { FastifyInstance } from "fastify";
 import * as z from "zod";
+import { Slots } from "../../../base/slots.ts";
 import { openApiDocument } from "../../routes/openapi.ts";
 import { documentRoute, unsupportedRoutes } from "../../routes/route.ts";
 import { answerErrors, serveRoutes } from "../../routes/serve-routes.ts";
@@ -29,7 +30,9 @@ import { sandbox0Sockets } from "./sockets.ts";
 import { templateRoutes } from "./template-routes.ts";
 
 /** The HTTP API of Sandbox0, as far as its clients for Python and JavaScript use it. */
-export function sandbox0Dialect(sandbox0: Sandbox0): Dialect {
+export function sandbox0Dialect(shared: Omit<Sandbox0, "watches">): Dialect {
+  // Each reads once a second.
+  const sandbox0 = { ...shared, watches: new Slots(50) };
   return {
     pathOf,
     register: (server) => {
@@ -75,7 +78,7 @@ const unsupported = unsupportedRoutes({
     `PUT ${ofSandbox}/previews/:preview`,
     `DELETE ${ofSandbox}/previews/:preview`,
   ],
-  "A rebase is not supported, because a sandbox keeps its image: claim with the other template and the snapshot": [
+  "A rebase is not supported, because a sandbox keeps its image: claim the other template and copy the files": [
     `PUT ${ofSandbox}/rootfs/rebase`,
   ],
   "Templates cannot be declared with a key, because they decide what Pods may do: use from-sandbox, kubectl or Pulumi":

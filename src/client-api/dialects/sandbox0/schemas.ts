@@ -163,7 +163,20 @@ export const FileQuery = z.looseObject({ path: Path });
 export const WriteQuery = z.looseObject({ path: Path, mkdir: Flag.optional(), recursive: Flag.optional() });
 export const Move = z.looseObject({ source: Path, destination: Path });
 
-const Moment = z.iso.datetime({ offset: true }).optional();
+/** The last millisecond of the year 9999. */
+const lastTime = 253_402_300_799_999;
+const leastTime = Date.parse("0000-01-01T00:00:00Z");
+const Moment = z.iso
+  .datetime({ offset: true })
+  .refine((text) => Date.parse(text) >= leastTime && Date.parse(text) <= lastTime, { error: "is too early or too late" })
+  .optional();
+/** A page of at most as many items. A larger number is that. */
+const limitOf = (most: number) =>
+  z.coerce
+    .number()
+    .int()
+    .min(1)
+    .transform((limit) => Math.min(limit, most));
 export const ReadMetrics = z.looseObject({
   start_time: Moment,
   end_time: Moment,
@@ -172,8 +185,8 @@ export const ReadMetrics = z.looseObject({
 const ReadObserved = z.looseObject({
   start_time: Moment,
   end_time: Moment,
-  limit: z.coerce.number().int().min(1).max(10_000).default(1_000),
-  cursor: z.coerce.number().int().min(0).max(8.64e15).optional(),
+  limit: limitOf(10_000).default(1_000),
+  cursor: z.coerce.number().int().min(0).max(lastTime).optional(),
   watch: Flag.optional(),
 });
 export const ReadLogs = ReadObserved.extend({
@@ -207,7 +220,7 @@ export type QuotaDimension = z.infer<typeof QuotaDimension>;
 
 export const ReadUsage = z.looseObject({
   cursor: z.string().max(1_000).optional(),
-  limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  limit: limitOf(1_000).default(100),
   window_type: z.string().max(200).optional(),
 });
 

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { newLines, pageOf, timeOf } from "./watch.ts";
 
 const at = (milliseconds: number) => ({ occurred_at: new Date(milliseconds).toISOString() });
-/** A log that grows between the calls, many lines of which have the same time. */
+/** A log that grows between the calls, many lines of which have the same time, and of which some calls read nothing. */
 const growing = fc.array(fc.array(fc.nat({ max: 2 }), { maxLength: 5 }), { maxLength: 8 }).map((steps) => {
   let time = 0;
   return steps.map((step) => step.map((later, line) => ({ ...at((time += later)), line })));
@@ -11,16 +11,19 @@ const growing = fc.array(fc.array(fc.nat({ max: 2 }), { maxLength: 5 }), { maxLe
 
 it("returns each line of a log that grows once, whatever their times are", async () => {
   await fc.assert(
-    fc.asyncProperty(growing, async (steps) => {
+    fc.asyncProperty(growing, fc.infiniteStream(fc.boolean()), async (steps, pauses) => {
       const log: { occurred_at: string }[] = [];
+      let isPaused = false;
       const poll = newLines(
-        (since) => Promise.resolve(log.filter((line) => since === undefined || timeOf(line) >= since)),
+        (since) =>
+          Promise.resolve(isPaused ? [] : log.filter((line) => since === undefined || timeOf(line) >= since)),
         undefined,
         undefined,
       );
       const seen: object[] = [];
-      for (const step of steps) {
+      for (const step of [...steps, []]) {
         log.push(...step);
+        isPaused = step.length > 0 && pauses.next().value === true;
         seen.push(...(await poll()));
       }
       expect(seen).toEqual(log);

@@ -1,6 +1,7 @@
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { delay } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
+import { whenOver } from "../../routes/admission.ts";
 import { sendLines } from "../../routes/sse.ts";
 import { unknown } from "../../service/find-sandbox.ts";
 import type { Call, Sandbox0 } from "./call.ts";
@@ -8,6 +9,7 @@ import type { Call, Sandbox0 } from "./call.ts";
 /** A log line or an event of a sandbox. */
 interface Observed {
   occurred_at: string;
+  message?: string;
 }
 
 const pollMilliseconds = 1_000;
@@ -18,28 +20,51 @@ const pollMilliseconds = 1_000;
  * @throws RametError that of the first call
  */
 export async function sendWatch<T extends Observed>(
-  { service: { clock, sandboxes } }: Pick<Sandbox0, "service">,
-  { reply, signal }: Pick<Call, "reply" | "signal">,
+  { service: { clock, sandboxes }, watches }: Pick<Sandbox0, "service" | "watches">,
+  { request, reply, caller: { key }, signal, query }: WatchCall,
   { sandbox: { metadata }, type, poll }: { sandbox: Sandbox; type: "log" | "event"; poll: () => Promise<T[]> },
 ) {
-  const found = (): Promise<T[]> => {
+  if (query.end_time !== undefined) throw new RametError("InvalidArgument", "A watch has no end_time");
+  const leave = watches.take(key);
+  if (leave === undefined)
+    throw new RametError("TooManyRequests", `The API key ${key} has too many watches`, {
+      hint: "End earlier ones first",
+      retryable: true,
+    });
+  whenOver(reply, leave);
+  const found = async (): Promise<T[]> => {
     if (sandboxes.current(metadata.uid) === undefined) throw unknown(metadata.name);
-    return poll();
+    const all = await poll();
+    request.held.hold(bytesOf(all));
+    return all;
   };
-  const first = await found();
+  let all = await found();
+  const heartbeat = () => ({ type: "heartbeat", time: clock.now().toISOString() });
   async function* lines(): AsyncGenerator<object> {
+    // The client gets the headers with the first line.
+    yield heartbeat();
     try {
-      for (let all = first; ; all = await found()) {
+      for (;;) {
         for (const data of all) yield { type, data };
         const last = all.at(-1);
         if (last !== undefined) yield { type: "watermark", cursor: String(timeOf(last)) };
+        all = [];
+        request.held.hold(0);
         await delay(clock, pollMilliseconds, signal);
+        all = await found();
       }
     } catch (error) {
       if (!signal.aborted) yield { type: "error", error: RametError.from(error).message };
     }
   }
-  return sendLines(reply, lines(), clock, () => ({ type: "heartbeat", time: clock.now().toISOString() }));
+  return sendLines(reply, lines(), clock, heartbeat);
+}
+
+type WatchCall = Pick<Call, "request" | "reply" | "caller" | "signal"> & { query: { end_time?: string | undefined } };
+
+/** About how many bytes they take until they are sent. */
+export function bytesOf(all: readonly Observed[]): number {
+  return all.reduce((sum, { message = "" }) => sum + 400 + message.length, 0);
 }
 
 /** Reads the lines that have appeared since the last call. Several have the same time. @param seen the time whose lines are known */
@@ -52,6 +77,8 @@ export function newLines<T extends Observed>(
   let known = seen === undefined ? 0 : Infinity;
   return async () => {
     const all = (await read(since)).filter((line) => since === undefined || timeOf(line) >= since);
+    // A paused sandbox has no log for a while.
+    if (all.length === 0) return [];
     const atTime = (time: number | undefined): number => all.filter((line) => timeOf(line) === time).length;
     const fresh = all.slice(Math.min(known, atTime(since)));
     const last = fresh.at(-1);
@@ -61,15 +88,19 @@ export function newLines<T extends Observed>(
   };
 }
 
-/** The first items, and the cursor of the next ones. These begin after a time, so a page has all items of its last time. */
+/**
+ * The first items, and the cursor of the next ones. These begin after a time, so a page has all items of its last time.
+ * @param isCut whether there are more than these items
+ */
 export function pageOf<T extends Observed>(
   all: readonly T[],
   limit: number,
+  isCut = false,
 ): { page: T[]; next: { next_cursor?: string } } {
   const full = all[limit - 1]?.occurred_at;
   const page = all.filter(({ occurred_at: time }, at) => at < limit || time === full);
   const last = page.at(-1);
-  return { page, next: last && all.length > page.length ? { next_cursor: String(timeOf(last)) } : {} };
+  return { page, next: last && (isCut || all.length > page.length) ? { next_cursor: String(timeOf(last)) } : {} };
 }
 
 export function timeOf({ occurred_at: time }: Observed): number {
