@@ -179,19 +179,19 @@ ${notes.join("\n")}
 
 ## Routes without support
 
-These answer 501 with the sentence behind them. \`*\`: and all below.
+These answer 501 with the sentence behind them. \`*\`: and all below; \`/*\`: all below.
 ${Object.entries(routes).map(unsupportedList).join("")}`;
 }
 
-/** An item for each reason. The methods of a path are together, and a path stands for those below it. */
+/** An item for each reason. The methods of a path are together, and with those of the paths below it if they are the same. */
 function unsupportedList([client, all]: [string, readonly ListedRoute[]]): string {
   const missing = all.filter(({ unsupported }) => unsupported !== undefined);
   const items = [...Map.groupBy(missing, ({ unsupported = "" }) => unsupported)].map(([reason, some]) => {
-    const byPath = Map.groupBy(some, ({ path }) => path.replace(/\/\*$/, ""));
-    const texts = [...byPath].map(([path, same]) => {
-      const methods = [...new Set(same.map(({ method }) => method))].join(" ");
-      return `\`${methods} ${path}${same.some((each) => each.path.endsWith("/*")) ? "*" : ""}\``;
-    });
+    const byPath = Map.groupBy(some, ({ path }) => path);
+    const methods = (path: string) => byPath.get(path)?.map(({ method }) => method).join(" ");
+    const isWithBelow = (path: string) => methods(path) === methods(`${path}/*`);
+    const listed = [...byPath.keys()].filter((path) => !path.endsWith("/*") || !isWithBelow(path.slice(0, -2)));
+    const texts = listed.map((path) => `\`${methods(path)} ${path}${isWithBelow(path) ? "*" : ""}\``);
     return `- ${texts.join(", ")}: ${reason}`;
   });
   return `\n### ${client}\n\n${items.join("\n")}\n`;

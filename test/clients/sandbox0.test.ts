@@ -277,7 +277,10 @@ it("follows the output of the entrypoint and the events, until the sandbox is de
     expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "application/x-ndjson"]);
     return linesOf(answer.body!);
   };
-  const [log, events] = [await follow("logs?watch=true"), await follow("events?watch=true")];
+  const always = "watch=true&start_time=2000-01-01T00:00:00Z";
+  const [log, events] = [await follow(`logs?${always}`), await follow(`events?${always}`)];
+  const ended = `${always}&end_time=2100-01-01T00:00:00Z`;
+  expect((await call(`GET /api/v1/sandboxes/${id}/observability/events?${ended}`)).status).toBe(400);
   const messages: string[] = [];
   let cursor = "";
   for await (const line of log) {
@@ -296,11 +299,20 @@ it("follows the output of the entrypoint and the events, until the sandbox is de
     next = data["next_cursor"];
   }
   expect(pages).toEqual(messages);
+  // Without a cursor and a time, they begin at the request.
+  const later = [await follow("logs?watch=true"), await follow("events?watch=true")];
   expect((await call(`DELETE /api/v1/sandboxes/${id}`)).status).toBe(202);
   const seen: Line[] = [];
   for await (const line of events) seen.push(line);
   expect(seen.map(({ data }) => data?.["action"])).toContain("sandbox.create");
   expect(seen.at(-1)).toMatchObject({ type: "error", error: expect.stringContaining("does not exist") as string });
+  for (const watch of later) {
+    const types: string[] = [];
+    for await (const { type, data } of watch) if (data?.["action"] !== "sandbox.delete") types.push(type);
+    expect(types[0]).toBe("heartbeat");
+    expect(types.at(-1)).toBe("error");
+    expect(types.filter((type) => type === "log" || type === "event")).toEqual([]);
+  }
 });
 
 interface Line {

@@ -75,7 +75,9 @@ export async function sandboxLog(
   signal: AbortSignal,
 ): Promise<{ lines: LogLine[]; isCut: boolean }> {
   if (!servingStates.includes(currentState(service, sandbox))) return { lines: [], isCut: false };
-  const part = since === undefined ? { tailLines: String(tailLines) } : { sinceTime: new Date(since).toISOString() };
+  // A cell knows the times between 1970 and the year 9999.
+  const from = (time: number) => new Date(Math.min(Math.max(0, time), lastTime)).toISOString();
+  const part = since === undefined ? { tailLines: String(tailLines) } : { sinceTime: from(since) };
   const path = `/logs?${new URLSearchParams({ timestamps: "true", ...part }).toString()}`;
   const text = await guests.read(sandbox, { port: reportsPort, path, limitBytes: mostBytes, signal });
   // What follows the last line feed is the part of a line.
@@ -88,6 +90,8 @@ export async function sandboxLog(
 }
 
 const mostBytes = 4 * 1024 * 1024;
+/** The last millisecond of the year 9999. */
+export const lastTime = 253_402_300_799_999;
 
 function lineIn(line: string): LogLine[] {
   const [, written, text = ""] = /^(\S+) ?(.*)$/.exec(line) ?? [];

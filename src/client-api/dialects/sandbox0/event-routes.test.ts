@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { Checkpoint } from "../../../api/kinds/checkpoint.ts";
 import { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../../api/schema/kind.ts";
-import { eventsOf, newEvents } from "./event-routes.ts";
+import { eventsOf, matches, newEvents } from "./event-routes.ts";
 
 const uid = "11111111-2222-4333-8444-555555555555";
 const time = (second: number): string => `2026-01-01T00:00:0${second}Z`;
@@ -113,6 +113,19 @@ it("follows events from the request on, of which several have the same second", 
   now.push(late!);
   expect(await poll()).toEqual([late]);
   expect(await poll()).toEqual([]);
+});
+
+it("repeats the second of the cursor in a watch, whose events have no milliseconds, and not in a list", () => {
+  const all = events(sandbox([condition("Ready", "True", 2)]), [checkpoint("taken", 3, {})]);
+  const asked = (query: Parameters<typeof matches>[1]) =>
+    all.filter((event) => matches(event, query)).map(({ occurred_at: at }) => at.slice(18, 19));
+  const cursor = Date.parse("2026-01-01T00:00:02.500Z");
+  const from = { start_time: "2026-01-01T00:00:02.500Z" };
+  expect([asked({ cursor, watch: true }), asked({ ...from, watch: true })]).toEqual(Array(2).fill(["2", "3"]));
+  expect([asked({ cursor }), asked(from)]).toEqual(Array(2).fill(["3"]));
+  expect(asked({ cursor: Date.parse(time(2)) })).toEqual(["3"]);
+  expect(asked({ end_time: time(2) })).toEqual(["0", "2"]);
+  expect(asked({ action: "sandbox.start", cursor: 0 })).toEqual(["2"]);
 });
 
 it("gives an event the same id each time, and each transition another one", () => {

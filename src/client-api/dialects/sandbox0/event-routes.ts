@@ -59,16 +59,9 @@ export const eventRoutes: readonly Sandbox0Route[] = [
 ];
 
 async function listEvents(sandbox0: Sandbox0, call: Call<z.ZodUnknown, typeof ReadEvents>) {
-  const { watch, limit, start_time: start, end_time: end, cursor } = call.query;
+  const { watch, limit, start_time: start, cursor } = call.query;
   const found = await sandboxOf(sandbox0, call);
-  // Events have whole seconds: one can appear after the cursor of its second. Clients know the others by their ids.
-  const isAfter = (time: number, other: number): boolean => time > other || (watch === true && time === other);
-  const isAsked = (event: Event): boolean =>
-    (cursor === undefined || isAfter(timeOf(event), cursor)) &&
-    (start === undefined || timeOf(event) >= Date.parse(start)) &&
-    (end === undefined || timeOf(event) <= Date.parse(end)) &&
-    matches(event, call.query);
-  const asked = (): Event[] => eventsOf(sandbox0.service, found).filter(isAsked);
+  const asked = (): Event[] => eventsOf(sandbox0.service, found).filter((event) => matches(event, call.query));
   if (watch === true) {
     const poll = newEvents(asked, (cursor ?? start) === undefined ? asked() : []);
     return sendWatch(sandbox0, call, { sandbox: found, type: "event", poll });
@@ -88,7 +81,14 @@ export function newEvents(read: () => Event[], before: readonly Event[]): () => 
   };
 }
 
-function matches(event: Event, query: z.infer<typeof ReadEvents>): boolean {
+export function matches(event: Event, query: Partial<z.infer<typeof ReadEvents>>): boolean {
+  const { watch, cursor, start_time: start, end_time: end } = query;
+  const time = timeOf(event);
+  // Some times are whole seconds, so an event can appear after others of its second. Clients know those by their ids.
+  const isInSecond = (of: number): boolean => watch === true && Math.floor(time / 1_000) === Math.floor(of / 1_000);
+  if (cursor !== undefined && time <= cursor && !isInSecond(cursor)) return false;
+  if (start !== undefined && time < Date.parse(start) && !isInSecond(Date.parse(start))) return false;
+  if (end !== undefined && time > Date.parse(end)) return false;
   const fields: readonly [unknown, unknown][] = [
     [query.source, event.source],
     [query.event_type, event.event_type],

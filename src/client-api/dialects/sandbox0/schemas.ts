@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { lastTime } from "../../service/observe.ts";
 
 /**
  * The requests of Sandbox0's clients. (Source: the wheels sandbox0 0.9.7 and 0.10.4.) Unknown fields are accepted, because newer clients
@@ -163,19 +164,14 @@ export const FileQuery = z.looseObject({ path: Path });
 export const WriteQuery = z.looseObject({ path: Path, mkdir: Flag.optional(), recursive: Flag.optional() });
 export const Move = z.looseObject({ source: Path, destination: Path });
 
-/** The last millisecond of the year 9999. */
-const lastTime = 253_402_300_799_999;
-const leastTime = Date.parse("0000-01-01T00:00:00Z");
-const Moment = z.iso
-  .datetime({ offset: true })
-  .refine((text) => Date.parse(text) >= leastTime && Date.parse(text) <= lastTime, { error: "is too early or too late" })
-  .optional();
-/** A page of at most as many items. A larger number is that. */
-const limitOf = (most: number) =>
+const Moment = z.iso.datetime({ offset: true }).optional();
+const limitOf = (usual: number, most: number) =>
   z.coerce
     .number()
     .int()
     .min(1)
+    .describe(`More than ${most} counts as ${most}.`)
+    .default(usual)
     .transform((limit) => Math.min(limit, most));
 export const ReadMetrics = z.looseObject({
   start_time: Moment,
@@ -185,7 +181,7 @@ export const ReadMetrics = z.looseObject({
 const ReadObserved = z.looseObject({
   start_time: Moment,
   end_time: Moment,
-  limit: limitOf(10_000).default(1_000),
+  limit: limitOf(1_000, 10_000),
   cursor: z.coerce.number().int().min(0).max(lastTime).optional(),
   watch: Flag.optional(),
 });
@@ -220,7 +216,7 @@ export type QuotaDimension = z.infer<typeof QuotaDimension>;
 
 export const ReadUsage = z.looseObject({
   cursor: z.string().max(1_000).optional(),
-  limit: limitOf(1_000).default(100),
+  limit: limitOf(100, 1_000),
   window_type: z.string().max(200).optional(),
 });
 
