@@ -188,7 +188,11 @@ function unsupportedList([client, all]: [string, readonly ListedRoute[]]): strin
   const missing = all.filter(({ unsupported }) => unsupported !== undefined);
   const items = [...Map.groupBy(missing, ({ unsupported = "" }) => unsupported)].map(([reason, some]) => {
     const byPath = Map.groupBy(some, ({ path }) => path);
-    const methods = (path: string) => byPath.get(path)?.map(({ method }) => method).join(" ");
+    const methods = (path: string) =>
+      byPath
+        .get(path)
+        ?.map(({ method }) => method)
+        .join(" ");
     const isWithBelow = (path: string) => methods(path) === methods(`${path}/*`);
     const listed = [...byPath.keys()].filter((path) => !path.endsWith("/*") || !isWithBelow(path.slice(0, -2)));
     const texts = listed.map((path) => `\`${methods(path)} ${path}${isWithBelow(path) ? "*" : ""}\``);

@@ -80,7 +80,7 @@ it("tells a pause that has begun from one that has failed, and reports a deletio
 it("reports a failed capture as failed also while it is removed, and a removed one that succeeded as that", () => {
   const ended = { phase: "Terminating", completionTime: time(4) };
   const failed = checkpoint("failed", 3, { ...ended, message: "no room" });
-  const ids = (phase: string) => events(sandbox([]), [{ ...failed, status: { ...failed.status, phase } as never }]);
+  const ids = (phase: string) => events(sandbox([]), [{ ...failed, status: { ...failed.status, phase } }]);
   expect(ids("Terminating")).toEqual(ids("Failed"));
   expect(summary(sandbox([]), [failed]).at(-1)).toBe("4 sandbox.rootfs_snapshot.create failed");
   expect(summary(sandbox([]), [checkpoint("taken", 3, ended)]).at(-1)).toBe(

@@ -114,9 +114,7 @@ export function eventsOf({ known, sandboxes }: EventParts, found: Sandbox): Even
     ...known.checkpointsOf(sandbox).filter(isOf(sandbox)).flatMap(captureOf),
     ...(deletedAt === undefined ? [] : [{ action: "sandbox.delete", at: deletedAt, outcome: "accepted" as const }]),
   ];
-  return happened
-    .map((each) => eventOf(sandbox, each))
-    .sort((a, b) => timeOf(a) - timeOf(b));
+  return happened.map((each) => eventOf(sandbox, each)).sort((a, b) => timeOf(a) - timeOf(b));
 }
 
 interface EventParts {

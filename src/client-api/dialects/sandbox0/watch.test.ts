@@ -23,8 +23,7 @@ it("returns each line of a log that grows once, whatever their times are", async
       const log: { occurred_at: string }[] = [];
       let isPaused = false;
       const poll = newLines(
-        (since) =>
-          Promise.resolve(isPaused ? [] : log.filter((line) => since === undefined || timeOf(line) >= since)),
+        (since) => Promise.resolve(isPaused ? [] : log.filter((line) => since === undefined || timeOf(line) >= since)),
         undefined,
         undefined,
       );
@@ -55,7 +54,13 @@ async function watching(found: object[][]) {
   const server = fastify();
   server.get("/", (request, reply) => {
     request.held = budget.open({ address: "a" });
-    const call = { request, reply, caller: { key: "t/ci" }, signal: new AbortController().signal, query: request.query };
+    const call = {
+      request,
+      reply,
+      caller: { key: "t/ci" },
+      signal: new AbortController().signal,
+      query: request.query,
+    };
     const poll = () => Promise.resolve((found.shift() ?? []) as { occurred_at: string }[]);
     return sendWatch(shared as never, call as never, { sandbox: sandbox as never, type: "log", poll });
   });
