@@ -1,6 +1,10 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { readFile } from "node:fs/promises";
+import { setImmediate } from "node:timers/promises";
+import { log, runtime } from "@pulumi/pulumi";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { parseAllDocuments } from "yaml";
 import * as z from "zod";
+import { RametRuntime, type RametRuntimeArgs } from "../../components/index.ts";
 import { ownerAnnotation } from "../../src/api/names/labels.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { labels } from "../../src/api/names/labels.ts";
@@ -15,7 +19,7 @@ import { openProgram, type ProgramWorld } from "./program-world.ts";
 
 /** Compares `ramet manifests` with the component that installs the same objects. The tests depend on their order. */
 const images = ["--image", "registry.example/ramet:1", "--cell-image", "registry.example/ramet-cell:1"];
-const directory = '{ directory: "/var/lib/ramet", claim: "checkpoints" }';
+const claim = ["--store-claim", "checkpoints"];
 let plane: TestControlPlane;
 let world: ProgramWorld;
 let client: KubeClient;
@@ -25,9 +29,7 @@ beforeAll(async () => {
   plane = await startControlPlane({ apis: "all" });
   client = new KubeClient(plane.connection);
   world = await openProgram("test/program/programs/install", { kubeconfig: plane.kubeconfigPath });
-  const io = memoryIo();
-  expect(await runProgram(io, ["manifests", ...images, "--store-claim", "checkpoints"])).toBe(0);
-  manifests = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
+  manifests = Object.values(await printed(...images, ...claim));
 });
 
 afterAll(async () => {
@@ -47,132 +49,91 @@ it("rejects an invalid argument, as the command line does", async () => {
 });
 
 it("prints the objects that RametRuntime declares on an empty cluster", async () => {
-  expect(await declared()).toEqual(byName(manifests));
+  expect(await declared()).toEqual(await printed(...images, ...claim));
 });
 
-it("prints the objects that RametRuntime declares with a store in S3, without a warning about a mount", async () => {
-  const roleArn = "arn:aws:iam::123456789012:role/ramet";
-  const s3 = `{ s3: { bucket: "checkpoints", prefix: "ramet", region: "eu-central-1", roleArn: "${roleArn}" } }`;
-  await world.edit(directory, s3);
-  const io = memoryIo();
-  const store = ["--store", "s3://checkpoints/ramet?region=eu-central-1", "--store-role-arn", roleArn];
-  expect(await runProgram(io, ["manifests", ...images, ...store])).toBe(0);
-  const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
-  expect(await declared()).toEqual(byName(printed));
-  expect((await world.engine.preview()).text).not.toContain("mount");
+describe("without an engine", () => {
+  it("prints the objects that RametRuntime declares with a store in S3, without a warning about a mount", async () => {
+    const roleArn = "arn:aws:iam::123456789012:role/ramet";
+    const s3 = { bucket: "checkpoints", prefix: "ramet", region: "eu-central-1", roleArn };
+    const store = ["--store", "s3://checkpoints/ramet?region=eu-central-1", "--store-role-arn", roleArn];
+    const { objects, warnings } = await declaration({ store: { s3 } });
+    expect(objects).toEqual(await printed(...images, ...store));
+    expect(warnings).not.toContain("mount");
+    expect(await refusal({ store: { s3: { ...s3, bucket: "Checkpoints" } } })).toContain(
+      "the store in S3: bucket must be the name of a bucket [InvalidArgument]",
+    );
+    const both: object = { directory: "/var/lib/ramet", s3 };
+    expect(await refusal({ store: both })).toContain("The argument store sets more than one kind of store");
+  });
 
-  await world.edit('bucket: "checkpoints"', 'bucket: "Checkpoints"');
-  const invalid = await world.engine.preview();
-  expect(invalid.text).toContain("the store in S3: bucket must be the name of a bucket [InvalidArgument]");
-  await world.edit('{ s3: { bucket: "Checkpoints"', '{ directory: "/var/lib/ramet", s3: { bucket: "checkpoints"');
-  expect((await world.engine.preview()).text).toContain("The argument store sets more than one kind of store");
-  await world.edit(s3.replace("{ s3", '{ directory: "/var/lib/ramet", s3'), directory);
-});
+  it("prints the objects that RametRuntime declares with a store in Google Cloud Storage", async () => {
+    const serviceAccount = "ramet@project.iam.gserviceaccount.com";
+    const { objects } = await declaration({
+      store: { gcs: { bucket: "checkpoints", prefix: "ramet", serviceAccount } },
+    });
+    const store = ["--store", "gs://checkpoints/ramet", "--store-service-account", serviceAccount];
+    expect(objects).toEqual(await printed(...images, ...store));
+  });
 
-it("prints the objects that RametRuntime declares with a store in Google Cloud Storage", async () => {
-  const email = "ramet@project.iam.gserviceaccount.com";
-  const gcs = `{ gcs: { bucket: "checkpoints", prefix: "ramet", serviceAccount: "${email}" } }`;
-  await world.edit(directory, gcs);
-  const io = memoryIo();
-  const store = ["--store", "gs://checkpoints/ramet", "--store-service-account", email];
-  expect(await runProgram(io, ["manifests", ...images, ...store])).toBe(0);
-  const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
-  expect(await declared()).toEqual(byName(printed));
-  await world.edit(gcs, directory);
-});
+  it("prints the objects that RametRuntime declares with settings of the gateways, and refuses an invalid one", async () => {
+    const gateway = {
+      trustedProxies: ["10.0.0.0/16", "2001:db8::/32"],
+      maxConnections: 5000,
+      maxConnectionsPerClient: 50,
+      acceptTokensByReviewOnly: true,
+    };
+    const { objects } = await declaration({
+      metricsNamespace: "monitoring",
+      namespaceSelector: "team in (a,b)",
+      gateway,
+    });
+    const served = ["--metrics-namespace", "monitoring", "--namespace-selector", "team in (a,b)"];
+    const proxies = ["--gateway-trusted-proxy", "10.0.0.0/16", "2001:db8::/32"];
+    const limits = ["--gateway-max-connections", "5000", "--gateway-max-connections-per-client", "50"];
+    const flags = [...served, ...proxies, ...limits, "--gateway-accept-tokens-by-review-only"];
+    expect(objects).toEqual(await printed(...images, ...claim, ...flags));
+    expect(await refusal({ gateway: { ...gateway, trustedProxies: ["10.0.0.0"] } })).toContain(
+      'gateway.trustedProxies is not a network, such as 10.0.0.0/16: "10.0.0.0" [InvalidArgument]',
+    );
+    expect(await refusal({ gateway: { ...gateway, maxConnections: 0 } })).toContain(
+      "gateway.maxConnections must be at least 1 [InvalidArgument]",
+    );
+  });
 
-it("prints the objects that RametRuntime declares with settings of the gateways, and refuses an invalid one", async () => {
-  const gateway = `gateway: {
-    trustedProxies: ["10.0.0.0/16", "2001:db8::/32"],
-    maxConnections: 5000,
-    maxConnectionsPerClient: 50,
-    acceptTokensByReviewOnly: true,
-  },`;
-  await world.edit(
-    "store: {",
-    `metricsNamespace: "monitoring", namespaceSelector: "team in (a,b)", ${gateway} store: {`,
-  );
-  const io = memoryIo();
-  const networks = ["--gateway-trusted-proxy", "10.0.0.0/16", "2001:db8::/32"];
-  const limits = ["--gateway-max-connections", "5000", "--gateway-max-connections-per-client", "50"];
-  const served = ["--namespace-selector", "team in (a,b)"];
-  const flags = [
-    "--metrics-namespace",
-    "monitoring",
-    ...served,
-    ...networks,
-    ...limits,
-    "--gateway-accept-tokens-by-review-only",
-  ];
-  expect(await runProgram(io, ["manifests", ...images, "--store-claim", "checkpoints", ...flags])).toBe(0);
-  const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
-  expect(await declared()).toEqual(byName(printed));
+  it("declares and prints the same when all namespaces can read metrics, and refuses to name one of them too", async () => {
+    const { objects } = await declaration({ metricsFromAllNamespaces: true });
+    expect(objects).toEqual(await printed(...images, ...claim, "--metrics-from-all-namespaces"));
+    expect(await refusal({ metricsFromAllNamespaces: true, metricsNamespace: "monitoring" })).toContain(
+      "metricsNamespace names one namespace, but all namespaces",
+    );
+  });
 
-  await world.edit('"10.0.0.0/16"', '"10.0.0.0"');
-  expect((await world.engine.preview()).text).toContain(
-    'gateway.trustedProxies is not a network, such as 10.0.0.0/16: "10.0.0.0" [InvalidArgument]',
-  );
-  await world.edit('"10.0.0.0", "2001:db8::/32"', "");
-  await world.edit("maxConnections: 5000", "maxConnections: 0");
-  expect((await world.engine.preview()).text).toContain("gateway.maxConnections must be at least 1 [InvalidArgument]");
-  await world.edit(gateway.replace('"10.0.0.0/16", "2001:db8::/32"', "").replace("5000", "0"), "");
-  await world.edit('metricsNamespace: "monitoring", namespaceSelector: "team in (a,b)",', "");
-});
+  it("prints the objects that RametRuntime declares for served namespaces, and refuses the system's own", async () => {
+    for (const name of ["team-a", "team-b"]) {
+      const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name } };
+      await client.resource(coreResources.namespaces).create(namespace);
+    }
+    const { objects } = await declaration({ servedNamespaces: ["team-a", "team-b"] });
+    expect(objects).toEqual(await printed(...images, ...claim, "--served-namespace", "team-a", "team-b"));
+    expect(await refusal({ servedNamespaces: ["team-a", "ramet-system"] })).toContain(
+      "servedNamespaces contains ramet-system, which has the keys of all cells and no sandboxes [InvalidArgument]",
+    );
+    expect(await refusal({ servedNamespaces: [] })).toContain(
+      "servedNamespaces contains no namespace. Name at least one namespace, or omit it to serve all [InvalidArgument]",
+    );
+  });
 
-it("declares and prints the same when all namespaces can read metrics, and refuses to name one of them too", async () => {
-  await world.edit("store: {", `metricsFromAllNamespaces: true, store: {`);
-  const io = memoryIo();
-  const flags = [...images, "--store-claim", "checkpoints", "--metrics-from-all-namespaces"];
-  expect(await runProgram(io, ["manifests", ...flags])).toBe(0);
-  const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
-  expect(await declared()).toEqual(byName(printed));
-  await world.edit(
-    "metricsFromAllNamespaces: true,",
-    'metricsFromAllNamespaces: true, metricsNamespace: "monitoring",',
-  );
-  expect((await world.engine.preview()).text).toContain("metricsNamespace names one namespace, but all namespaces");
-  await world.edit('metricsFromAllNamespaces: true, metricsNamespace: "monitoring",', "");
-});
-
-it("prints the objects that RametRuntime declares for served namespaces, and refuses the system's own", async () => {
-  const argument = 'servedNamespaces: ["team-a", "team-b"],';
-  await world.edit("store: {", `${argument} store: {`);
-  for (const namespace of ["team-a", "team-b"]) {
-    const manifest = { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } };
-    await client.resource(coreResources.namespaces).create(manifest);
-  }
-  const io = memoryIo();
-  const flags = ["--served-namespace", "team-a", "team-b"];
-  expect(await runProgram(io, ["manifests", ...images, "--store-claim", "checkpoints", ...flags])).toBe(0);
-  const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
-  expect(await declared()).toEqual(byName(printed));
-
-  await world.edit('"team-b"', '"ramet-system"');
-  expect((await world.engine.preview()).text).toContain(
-    "servedNamespaces contains ramet-system, which has the keys of all cells and no sandboxes [InvalidArgument]",
-  );
-  await world.edit('"team-a", "ramet-system"', "");
-  expect((await world.engine.preview()).text).toContain(
-    "servedNamespaces contains no namespace. Name at least one namespace, or omit it to serve all [InvalidArgument]",
-  );
-  await world.edit("servedNamespaces: [],", "");
-});
-
-it("prints the objects that RametRuntime declares beside other controllers, and names arguments without effect", async () => {
-  const cellImage = `cellImage: "registry.example/ramet-cell:1",`;
-  const store = `store: ${directory},`;
-  await world.edit(store, "");
-  await world.edit(cellImage, `mode: "beside",\n  ${cellImage}\n  egress: {},`);
-  expect((await world.engine.preview()).text).toContain(
-    'Cannot install beside other controllers: egress, cellImage cannot be used with mode "beside", because other controllers run the sandboxes and store their checkpoints [InvalidArgument]',
-  );
-  await world.edit(`${cellImage}\n  egress: {},`, "");
-  const io = memoryIo();
-  expect(await runProgram(io, ["manifests", "--image", "registry.example/ramet:1", "--beside=openkruise"])).toBe(0);
-  const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
-  expect(await declared("beside")).toEqual(byName(printed));
-  expect((await world.engine.preview()).text).toContain("No controller of OpenKruise Agents or ACS was found");
-  await world.edit(`mode: "beside",\n`, `${cellImage}\n  ${store}\n`);
+  it("prints the objects that RametRuntime declares beside other controllers, and names arguments without effect", async () => {
+    const image = "registry.example/ramet:1";
+    expect(await refusal({ mode: "beside", image, cellImage: "registry.example/ramet-cell:1", egress: {} })).toContain(
+      'Cannot install beside other controllers: egress, cellImage cannot be used with mode "beside", because other controllers run the sandboxes and store their checkpoints [InvalidArgument]',
+    );
+    const { mode, objects, warnings } = await declaration({ mode: "beside", image });
+    expect(mode).toBe("beside");
+    expect(objects).toEqual(await printed("--image", image, "--beside=openkruise"));
+    expect(warnings).toContain("No controller of OpenKruise Agents or ACS was found");
+  });
 });
 
 it("prints objects that an API server accepts unchanged", async () => {
@@ -239,31 +200,97 @@ async function runError(request: Promise<unknown>): Promise<string> {
 }
 
 /** Runs the program, and returns the objects that it declares. */
-async function declared(mode = "install"): Promise<object> {
+async function declared(): Promise<Record<string, Manifest>> {
   const up = await world.engine.up();
-  expect(up).toMatchObject({ succeeded: true, outputs: { mode } });
+  expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
   const objects = State.parse(JSON.parse(await world.state())).resources.flatMap(({ parent, inputs }) =>
     parent.endsWith("RametRuntime::ramet") ? [inputs] : [],
   );
-  return byName(objects.map((inputs) => withoutPulumi(inputs as Manifest)));
+  return byName(objects.map((inputs) => inputs as unknown as Manifest));
 }
 
-function byName(objects: readonly object[]): object {
+/**
+ * What the program declares with these arguments: the component reads the real API server, and a mock in place of the engine records
+ * the objects. The API server accepts them.
+ */
+async function declaration(
+  args: RametRuntimeArgs,
+): Promise<{ mode: string; objects: Record<string, Manifest>; warnings: string }> {
+  const declaredObjects: Manifest[] = [];
+  const warn = vi.spyOn(log, "warn").mockResolvedValue();
+  try {
+    const component = await runtimeWith(args, declaredObjects);
+    await component.nodes.objects;
+    const mode = await new Promise<string>((resolve) => component.mode.apply(resolve));
+    await runtime.disconnect();
+    const objects = byName(declaredObjects);
+    for (const manifest of Object.values(objects)) {
+      await client.resource(refOf(manifest)).apply(manifest, { fieldManager: "kubectl", force: true });
+    }
+    return { mode, objects, warnings: warn.mock.calls.map(([text]) => text).join("\n") };
+  } finally {
+    warn.mockRestore();
+  }
+}
+
+/** The error that ends the program with these arguments. All outputs that depend on them are rejected with it, and nobody reads them. */
+async function refusal(args: RametRuntimeArgs): Promise<string> {
+  const others = process.listeners("unhandledRejection");
+  const messages = new Set<string>();
+  process.removeAllListeners("unhandledRejection");
+  process.on("unhandledRejection", (error) => messages.add(RametError.from(error).message));
+  try {
+    const component = await runtimeWith(args, []);
+    await component.nodes.objects.catch(() => undefined);
+    await expect.poll(() => [...messages]).toHaveLength(1);
+    await runtime.disconnect().catch(() => undefined);
+    await setImmediate();
+    expect([...messages]).toHaveLength(1);
+    return [...messages].join("");
+  } finally {
+    process.removeAllListeners("unhandledRejection");
+    for (const listener of others) process.on("unhandledRejection", listener);
+  }
+}
+
+async function runtimeWith(args: RametRuntimeArgs, declaredObjects: Manifest[]): Promise<RametRuntime> {
+  const mocks: runtime.Mocks = {
+    newResource: ({ type, name, inputs }) => {
+      if (type.startsWith("kubernetes:")) declaredObjects.push(inputs as Manifest);
+      return { id: `${name}-id`, state: inputs as object };
+    },
+    call: ({ inputs }) => inputs as object,
+  };
+  // The names of the program, so that the component recognizes its own objects.
+  await runtime.setMocks(mocks, "program", "test");
+  const kubeconfig = await readFile(plane.kubeconfigPath, "utf8");
+  const usual: RametRuntimeArgs = {
+    image: "registry.example/ramet:1",
+    cellImage: "registry.example/ramet-cell:1",
+    store: { directory: "/var/lib/ramet", claim: "checkpoints" },
+  };
+  return new RametRuntime("ramet", { ...(args.mode !== "beside" && usual), ...args, kubeconfig });
+}
+
+/** The objects that the command line prints. */
+async function printed(...words: string[]): Promise<Record<string, Manifest>> {
+  const io = memoryIo();
+  expect(await runProgram(io, ["manifests", ...words])).toBe(0);
+  return byName(parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest));
+}
+
+/** Without the annotations that only a program adds: the owner, and settings of Pulumi's plugin. */
+function byName(objects: readonly Manifest[]): Record<string, Manifest> {
   return Object.fromEntries(
-    objects.map((object) => {
-      const { kind, metadata } = object as Manifest;
-      return [`${kind} ${metadata.namespace ?? ""}/${metadata.name}`, object];
+    objects.map(({ metadata: { annotations = {}, ...metadata }, ...manifest }) => {
+      const others = Object.entries(annotations).filter(
+        ([name]) => name !== ownerAnnotation && !name.startsWith("pulumi.com/"),
+      );
+      const kept = others.length === 0 ? {} : { annotations: Object.fromEntries(others) };
+      const key = `${manifest.kind} ${metadata.namespace ?? ""}/${metadata.name}`;
+      return [key, { ...manifest, metadata: { ...metadata, ...kept } }];
     }),
   );
-}
-
-/** Removes the annotations that only a program adds: the owner, and settings of Pulumi's plugin. */
-function withoutPulumi({ metadata: { annotations = {}, ...metadata }, ...manifest }: Manifest): Manifest {
-  const others = Object.entries(annotations).filter(
-    ([name]) => name !== ownerAnnotation && !name.startsWith("pulumi.com/"),
-  );
-  const kept = others.length === 0 ? {} : { annotations: Object.fromEntries(others) };
-  return { ...manifest, metadata: { ...metadata, ...kept } };
 }
 
 function refOf({ apiVersion, kind, metadata }: Manifest): ResourceRef {

@@ -11,19 +11,13 @@ import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { claimedAt } from "./answers.ts";
 import { type Call, envelope, route, type Sandbox0, type Sandbox0Route, sandboxOf, success } from "./call.ts";
 import { ReadEvents } from "./schemas.ts";
-import { pageOf, sendWatch, timeOf } from "./watch.ts";
+import { Observation, observation, pageOf, sendWatch, timeOf } from "./watch.ts";
 
-const Time = z.iso.datetime();
 const Event = z
   .object({
     event_id: z.uuid(),
     schema_version: z.literal(2),
-    team_id: z.string(),
-    sandbox_id: z.string(),
-    region_id: z.string(),
-    cluster_id: z.string(),
-    occurred_at: Time,
-    ingested_at: Time,
+    ...Observation.shape,
     source: z.literal("manager"),
     event_type: z.literal("lifecycle"),
     phase: z.enum(["attempt", "result"]),
@@ -184,16 +178,10 @@ function eventOf(sandbox: Sandbox, { action, at, outcome, key, checkpoint, attri
   const { namespace, uid } = sandbox.metadata;
   const subject = checkpoint?.metadata.uid ?? uid;
   const id = keyedUuidOf(subject, JSON.stringify([action, at, outcome]));
-  const occurred = new Date(at).toISOString();
   return {
     event_id: id,
     schema_version: 2,
-    team_id: namespace,
-    sandbox_id: sandboxIdOf(sandbox),
-    region_id: "",
-    cluster_id: "",
-    occurred_at: occurred,
-    ingested_at: occurred,
+    ...observation(namespace, sandboxIdOf(sandbox), new Date(at)),
     source: "manager",
     event_type: "lifecycle",
     phase: outcome === "accepted" ? "attempt" : "result",

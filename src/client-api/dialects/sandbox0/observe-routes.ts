@@ -4,7 +4,7 @@ import { needs } from "../../keys/needs.ts";
 import { type GuestSample, guestSample, type LogLine, type LogPart, sandboxLog } from "../../service/observe.ts";
 import { type Call, envelope, route, type Sandbox0, type Sandbox0Route, sandboxOf, success } from "./call.ts";
 import { ReadLogs, ReadMetrics } from "./schemas.ts";
-import { bytesOf, newLines, pageOf, sendWatch, timeOf } from "./watch.ts";
+import { bytesOf, newLines, Observation, observation, pageOf, sendWatch, timeOf } from "./watch.ts";
 
 const ofSandbox = "/api/v1/sandboxes/:id";
 const Time = z.iso.datetime();
@@ -63,19 +63,11 @@ const Descriptor = z.object({
   description: z.string(),
 });
 
-const LogEntry = z
-  .object({
-    team_id: z.string(),
-    sandbox_id: z.string(),
-    region_id: z.string(),
-    cluster_id: z.string(),
-    occurred_at: Time,
-    ingested_at: Time,
-    message: z.string(),
-    cursor: z.string(),
-    stream: z.literal("stdout"),
-  })
-  .meta({ id: "SandboxObservabilityLogEntry" });
+const LogEntry = Observation.extend({
+  message: z.string(),
+  cursor: z.string(),
+  stream: z.literal("stdout"),
+}).meta({ id: "SandboxObservabilityLogEntry" });
 
 export const observeRoutes: readonly Sandbox0Route[] = [
   route("GET", `${ofSandbox}/metrics`, {
@@ -169,12 +161,7 @@ async function logs(sandbox0: Sandbox0, call: Call<z.ZodUnknown, typeof ReadLogs
 
 function entryOf({ time, text }: LogLine, { caller, params }: Pick<Call, "caller" | "params">) {
   return {
-    team_id: caller.namespace,
-    sandbox_id: params["id"] ?? "",
-    region_id: "",
-    cluster_id: "",
-    occurred_at: time.toISOString(),
-    ingested_at: time.toISOString(),
+    ...observation(caller.namespace, params["id"] ?? "", time),
     message: text,
     cursor: String(time.getTime()),
     stream: "stdout" as const,

@@ -1,3 +1,4 @@
+import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { delay } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
@@ -6,10 +7,24 @@ import { sendLines } from "../../routes/sse.ts";
 import { unknown } from "../../service/find-sandbox.ts";
 import type { Call, Sandbox0 } from "./call.ts";
 
-/** A log line or an event of a sandbox. */
-interface Observed {
-  occurred_at: string;
+/** The fields that log lines and events of a sandbox share. */
+export const Observation = z.object({
+  team_id: z.string(),
+  sandbox_id: z.string(),
+  region_id: z.string(),
+  cluster_id: z.string(),
+  occurred_at: z.iso.datetime(),
+  ingested_at: z.iso.datetime(),
+});
+
+interface Observed extends Pick<z.infer<typeof Observation>, "occurred_at"> {
   message?: string;
+}
+
+export function observation(team: string, sandboxId: string, at: Date): z.infer<typeof Observation> {
+  const time = at.toISOString();
+  const places = { region_id: "", cluster_id: "" };
+  return { team_id: team, sandbox_id: sandboxId, ...places, occurred_at: time, ingested_at: time };
 }
 
 const pollMilliseconds = 1_000;
