@@ -35,3 +35,24 @@ it("the gofer has the protocol of the gVisor that runs the sandboxes", async () 
   const gvisor = /gvisor\.dev\/gvisor (\S+)/;
   expect(gvisor.exec(native ?? "")?.[1]).toBe(gvisor.exec(tools ?? "")?.[1] ?? "none");
 });
+
+it.each([
+  ["tools", "test/tools/kubelet"],
+  [
+    "tools/external-snapshotter",
+    "test/contract/alerts",
+    "test/contract/chart",
+    "test/tools",
+    "test/tools/containerd",
+    "test/tools/csi-sanity",
+  ],
+])("%s and modules like it have the same versions, so that their packages are compiled once", async (...modules) => {
+  const pinned = new Map<string, Set<string>>();
+  for (const module of modules) {
+    const text = await readFile(join(packageRoot(), module, "go.mod"), "utf8");
+    for (const [, name = "", version = ""] of text.matchAll(/^(?:require)?\s+(\S+) (v\S+)/gm)) {
+      pinned.set(name, (pinned.get(name) ?? new Set()).add(version));
+    }
+  }
+  expect([...pinned].filter(([, versions]) => versions.size > 1)).toEqual([]);
+});
