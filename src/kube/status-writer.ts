@@ -4,6 +4,10 @@ import { keyOf, type KubeObject } from "./object.ts";
 import type { CallOptions, JsonPatchOperation, ResourceClient } from "./resource-client.ts";
 import { apiStatusOf } from "./status-error.ts";
 
+interface WriteOptions extends CallOptions {
+  unlessChanged?: readonly string[];
+}
+
 export type WithStatus = KubeObject & { status?: object | undefined };
 
 /**
@@ -37,9 +41,10 @@ export class StatusWriter<T extends WithStatus> {
    * Replaces the whole status, sets `observedGeneration`, and returns the written object.
    *
    * @param object from an informer or the API server, with the observed generation
-   * @throws RametError `NotFound` or `Conflict` if the object was deleted, even if another one has its name
+   * @param options.unlessChanged labels on which the status depends; one that is missing may appear
+   * @throws RametError `NotFound` or `Conflict` if the object was deleted, even if another one has its name, or a label was changed
    */
-  async write(object: T, status: NonNullable<T["status"]>, options: CallOptions = {}): Promise<T> {
+  async write(object: T, status: NonNullable<T["status"]>, options: WriteOptions = {}): Promise<T> {
     const seen = this.latest(object);
     const { generation, uid } = object.metadata;
     const desired = plain(this.#withGeneration ? { ...status, observedGeneration: generation } : status);
@@ -53,19 +58,30 @@ export class StatusWriter<T extends WithStatus> {
     return written;
   }
 
-  async #patch(object: T, changes: JsonPatchOperation[], options: CallOptions): Promise<T> {
-    const { uid } = object.metadata;
+  async #patch(object: T, changes: JsonPatchOperation[], options: WriteOptions): Promise<T> {
+    const { uid, labels = {} } = object.metadata;
+    const { unlessChanged = [], ...call } = options;
     // A merge patch cannot guard the UID: in one for a custom resource's status, the API server reads only the status.
-    const guarded = [{ op: "test" as const, path: "/metadata/uid", value: uid }, ...changes];
+    const guards = [
+      { op: "test" as const, path: "/metadata/uid", value: uid },
+      ...unlessChanged.flatMap((label) => {
+        const value = labels[label];
+        return value === undefined ? [] : [{ op: "test" as const, path: pointerTo("/metadata/labels", label), value }];
+      }),
+    ];
     try {
-      return await this.#resource.jsonPatch(object.metadata, guarded, { subresource: "status", ...options });
+      return await this.#resource.jsonPatch(object.metadata, [...guards, ...changes], {
+        subresource: "status",
+        ...call,
+      });
     } catch (error) {
       if (apiStatusOf(error)?.httpStatus !== 422) throw error;
-      const now = await this.#resource.get(object.metadata, options);
-      if (now.metadata.uid === uid) throw error;
-      const { kind } = this.#resource.ref;
-      const what = `Writing the status of ${kind} ${keyOf(object.metadata)} failed`;
-      throw new RametError("Conflict", `${what}: it was deleted, and another one has its name`, { cause: error });
+      const { metadata: now } = await this.#resource.get(object.metadata, call);
+      const changed = unlessChanged.find((label) => now.labels?.[label] !== labels[label]);
+      if (now.uid === uid && changed === undefined) throw error;
+      const what = `Writing the status of ${this.#resource.ref.kind} ${keyOf(object.metadata)} failed`;
+      const why = now.uid === uid ? `its label ${changed} was changed` : "it was deleted, and another one has its name";
+      throw new RametError("Conflict", `${what}: ${why}`, { cause: error });
     }
   }
 
@@ -85,6 +101,11 @@ export class StatusWriter<T extends WithStatus> {
   }
 }
 
+/** A JSON pointer (RFC 6901). */
+function pointerTo(parent: string, field: string): string {
+  return `${parent}/${field.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+}
+
 /** An entry that was dropped costs one write without a change. */
 const mostSettled = 10_000;
 
@@ -94,7 +115,7 @@ function plain(value: object): Record<string, unknown> {
 }
 
 function changesTo(known: Record<string, unknown>, desired: Record<string, unknown>): JsonPatchOperation[] {
-  const path = (field: string): string => `/status/${field.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+  const path = (field: string): string => pointerTo("/status", field);
   const removed = Object.keys(known).filter((field) => !(field in desired));
   const changed = Object.entries(desired).filter(([field, value]) => !isDeepStrictEqual(known[field], value));
   return [

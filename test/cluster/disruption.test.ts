@@ -3,7 +3,9 @@ import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { annotations } from "../../src/api/names/labels.ts";
+import { annotations, labels } from "../../src/api/names/labels.ts";
+import { delay, systemClock } from "../../src/base/clock.ts";
+import { RametError } from "../../src/base/errors.ts";
 import { localNodeLabels } from "../../src/api/names/system-names.ts";
 import { guestClientPort } from "../../src/api/wire/cell-api.ts";
 import { clusterCredentials } from "../../src/backends/cluster-keys.ts";
@@ -297,6 +299,31 @@ it.skipIf(process.getuid?.() !== 0)(
     }
   },
 );
+
+it("saves every sandbox of a set that is claimed at the moment when its Pod is deleted", async () => {
+  const metadata = { name: "stock", namespace: "t" };
+  const spec = { replicas: 8, template: { spec: { ...counterTemplate.spec, terminationGracePeriodSeconds: 30 } } };
+  await cluster.create({ apiVersion: "agents.kruise.io/v1alpha1", kind: "SandboxSet", metadata, spec });
+  const ready = () => cluster.seen.sets.store.get("t/stock")?.status?.availableReplicas;
+  await expect.poll(ready, { timeout: 120_000 }).toBe(8);
+  const members = cluster.seen.sandboxes.store
+    .list()
+    .filter(({ metadata: { ownerReferences } }) => ownerReferences?.[0]?.name === "stock");
+  const endAndClaim = async (member: Sandbox, at: number) => {
+    const { name, namespace = "t", uid, resourceVersion } = member.metadata;
+    await cluster.seen.pods.resource.delete({ name, namespace });
+    await delay(systemClock, at * 5);
+    const claimed = { labels: { [labels.sandboxClaimed]: "true" }, annotations: { [annotations.lock]: name } };
+    const patch = { metadata: { uid, resourceVersion, ...claimed } };
+    await cluster.seen.sandboxes.resource.mergePatch({ name, namespace }, patch);
+    await continued(member);
+  };
+  const outcomes = await Promise.allSettled(members.map(endAndClaim));
+  const refused = outcomes.flatMap((one) => (one.status === "rejected" ? [RametError.from(one.reason).code] : []));
+  expect(refused).toEqual(refused.map(() => "Conflict"));
+  expect(refused.length).toBeLessThan(8);
+  await cluster.seen.sets.resource.delete(metadata);
+});
 
 it("does not hold the end of a sandbox that is deleted", async () => {
   await create("g");

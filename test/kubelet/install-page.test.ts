@@ -1,9 +1,7 @@
-import { spawn } from "node:child_process";
-import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { builtPrograms } from "../setup/built-package.ts";
 import { imageNames, pushImage, registryImage } from "./images.ts";
+import { openShell, readCommands } from "./page.ts";
 import { openWorld, type World } from "./world.ts";
 
 /**
@@ -13,16 +11,12 @@ import { openWorld, type World } from "./world.ts";
  */
 describe("the page about the installation", () => {
   let world: World;
-  let environment: NodeJS.ProcessEnv;
+  let run: Awaited<ReturnType<typeof openShell>>;
 
   beforeAll(async () => {
     world = await openWorld();
     await pushImage(world.registries.open, "install");
-    const bin = join(world.directory, "bin");
-    await mkdir(bin);
-    await symlink(world.kubectlPath, join(bin, "kubectl"));
-    await writeFile(join(bin, "ramet"), `#!/bin/sh\nexec ${builtPrograms.ramet.join(" ")} "$@"\n`, { mode: 0o755 });
-    environment = { ...process.env, KUBECONFIG: world.kubeconfig, PATH: `${bin}:${process.env["PATH"] ?? ""}` };
+    run = await openShell(world);
   });
   afterAll(async () => {
     await world.kubectl("delete", "namespace", "team-a", "--ignore-not-found", "--wait=true");
@@ -30,10 +24,7 @@ describe("the page about the installation", () => {
   });
 
   it("leads from an empty cluster to the first command in a sandbox", async () => {
-    const page = await readFile("docs/tasks/install.md", "utf8");
-    const installed = commandsOf(page, "## 2. Install controllers and gateways");
-    const checked = commandsOf(page, "## 6. Check");
-    const printed = await run(asReader(`${installed}\n${checked}`));
+    const printed = await run((await commandsOf("## 2. Install controllers and gateways", "## 6. Check")).join("\n"));
     expect(printed.split("\n")).toContain("42");
   });
 
@@ -49,8 +40,8 @@ describe("the page about the installation", () => {
   });
 
   it("names a cell image that nodes cannot pull in explain and in doctor", async () => {
-    const page = await readFile("docs/tasks/install.md", "utf8");
-    const [manifests = ""] = asReader(commandsOf(page, "## 2. Install controllers and gateways")).split("\nkubectl");
+    const [installed = ""] = await commandsOf("## 2. Install controllers and gateways");
+    const [manifests = ""] = installed.split("\nkubectl");
     const missing = `${world.registries.open}/${registryImage.repository}:missing`;
     await run(`${manifests.replace(imageNames.cell, missing)}\nkubectl apply -k deploy/ramet`);
     await run("kubectl rollout status -n ramet-system deployment/ramet-controller --timeout 120s");
@@ -61,8 +52,7 @@ describe("the page about the installation", () => {
     expect(await run("ramet doctor -n team-a").catch(String)).toContain(`cannot pull the cell image ${missing}`);
   });
 
-  /** The page's text with the names of this cluster. */
-  function asReader(commands: string): string {
+  function commandsOf(...headings: string[]): Promise<string[]> {
     const { endpoint, environment: keys } = world.s3;
     const address = `s3://checkpoints/install?region=us-east-1&endpoint=${encodeURIComponent(endpoint)}&allow-insecure=true`;
     const replacements: Record<string, string> = {
@@ -74,31 +64,6 @@ describe("the page about the installation", () => {
       "--out deploy/ramet": `--insecure-registry ${world.registries.open} --out deploy/ramet`,
       "python:3.13": `${world.registries.open}/${registryImage.repository}:install`,
     };
-    return Object.entries(replacements).reduce((text, [name, own]) => text.replaceAll(name, own), commands);
-  }
-
-  /** Stops at the first command that fails. Ends the commands in the background. */
-  async function run(commands: string): Promise<string> {
-    const script = `set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n${commands}\n`;
-    const child = spawn("bash", ["-c", script], {
-      cwd: world.directory,
-      env: environment,
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    let printed = "";
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.setEncoding("utf8").on("data", (text: string) => (printed += text));
-    }
-    const code = await new Promise((resolve) => child.on("close", resolve));
-    if (code !== 0) throw new Error(`exit code ${String(code)}:\n${printed}`);
-    return printed;
+    return readCommands("docs/tasks/install.md", headings, replacements);
   }
 });
-
-/** The first block of commands below a heading. */
-function commandsOf(page: string, heading: string): string {
-  const [, section = ""] = page.split(`\n${heading}\n`);
-  const [, commands = ""] = /```sh\n([^]*?)\n```/.exec(section) ?? [];
-  expect(commands).not.toBe("");
-  return commands;
-}

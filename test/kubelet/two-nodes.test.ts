@@ -12,6 +12,7 @@ import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { randomFrom } from "../faults/long/plan.ts";
 import { imageNames } from "./images.ts";
+import { openShell, readCommands } from "./page.ts";
 import { cellSeccompProfile, type ClusterSetting, type RunningNode, startSecondNode } from "./node.ts";
 import { countingProgram, Witness } from "./witness.ts";
 import { controllers, makeStoreSecret, openWorld, type World } from "./world.ts";
@@ -182,6 +183,30 @@ it("continues sandboxes on whose node somebody sets a NoExecute taint, for which
   await world.kubectl("taint", "node", "node-a", `${taint}-`);
   expect(await Promise.all(sandboxes.map(nodeOf))).toEqual(["node-b", "node-b", "node-b"]);
   for (const name of sandboxes) expect(await field(name, ".status.ramet.disruption.cause")).toBe("NodeTaint");
+  expect(witness.violations).toEqual([]);
+});
+
+it("does what the page about node maintenance says, with the commands of the page", async () => {
+  await cordonOnly();
+  const run = await openShell(world);
+  const headings = ["# Node maintenance", "## Before the Pods are ended", "## Plan a drain"];
+  const commands = (node: string) => readCommands("docs/tasks/node-maintenance.md", headings, { "node-1": node });
+  const pods = () => Promise.all(sandboxes.map((name) => field(name, ".status.podInfo.podUID")));
+  const before = await pods();
+  const [, keep = "", plan = ""] = await commands("node-b");
+  expect((await run(plan)).match(/\bMigrates\b/g)).toHaveLength(sandboxes.length);
+  await run(`${keep}\nkubectl cordon node-b`);
+  // Longer than the controllers take to begin the move of a cordoned node's first sandbox.
+  await delay(systemClock, 5_000);
+  expect(await pods()).toEqual(before);
+  await run("kubectl annotate node node-b ramet.dev/move-sandboxes-");
+  for (const [index, name] of sandboxes.entries()) await untilMoved(name, before[index] ?? "");
+  for (const name of sandboxes) expect(await field(name, ".status.ramet.disruption.cause")).toBe("NodeCordoned");
+  await cordonOnly();
+  const [drained = ""] = await commands("node-a");
+  expect(await run(drained)).toContain("sandbox/a");
+  for (const name of sandboxes) await untilCounting(name);
+  expect(await Promise.all(sandboxes.map(nodeOf))).toEqual(["node-b", "node-b", "node-b"]);
   expect(witness.violations).toEqual([]);
 });
 

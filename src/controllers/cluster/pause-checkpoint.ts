@@ -31,9 +31,13 @@ export function isUnderWay(disruption: { outcome: string } | undefined): boolean
 
 /** A set replaces its sandboxes that nobody has claimed faster than it moves them, and a build starts again. */
 export function isSavedFrom(sandbox: Sandbox, pod: Pod): boolean {
-  const kind = controllerOf(sandbox)?.kind;
-  const isUnclaimed = kind === "SandboxSet" && sandbox.metadata.labels?.[labels.sandboxClaimed] !== "true";
-  return disruptionPolicyOf(pod) !== "End" && !isUnclaimed && kind !== "NamedSnapshot";
+  const isOfBuild = controllerOf(sandbox)?.kind === "NamedSnapshot";
+  return disruptionPolicyOf(pod) !== "End" && !isUnclaimed(sandbox) && !isOfBuild;
+}
+
+/** Whether it is a set's, and not a client's, in the version that the cache shows. */
+export function isUnclaimed(sandbox: Sandbox): boolean {
+  return controllerOf(sandbox)?.kind === "SandboxSet" && sandbox.metadata.labels?.[labels.sandboxClaimed] !== "true";
 }
 
 /** The Checkpoint that holds a sandbox during a pause. Each pause of a sandbox has its own, and each disruption. */

@@ -1,5 +1,6 @@
 import type { RametSandboxStatus, Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { sealedAnnotations } from "../../api/names/init-request.ts";
+import { labels } from "../../api/names/labels.ts";
 import { group } from "../../api/schema/kind.ts";
 import { storeSpeed } from "../../api/state/checkpoint.ts";
 import { problemOf } from "../../api/state/problem.ts";
@@ -101,6 +102,8 @@ function isVisibleImmediately(action: SandboxAction): boolean {
 }
 
 async function applyPlan(state: SandboxState, plan: SandboxPlan, dependencies: SandboxDependencies): Promise<void> {
+  if (plan.isOfUnclaimed === true && plan.status !== undefined)
+    await writeStatus(state.sandbox, plan.status, dependencies, [labels.sandboxClaimed]);
   const outcomes = await Promise.allSettled(
     plan.actions.map((action) => applyAction(state.sandbox, action, dependencies)),
   );
@@ -158,8 +161,9 @@ async function writeStatus(
   sandbox: Sandbox,
   status: SandboxStatus,
   { statuses, sandboxWrites }: SandboxDependencies,
+  unlessChanged: readonly string[] = [],
 ): Promise<void> {
-  await sandboxWrites.write(sandbox, () => statuses.write(sandbox, status));
+  await sandboxWrites.write(sandbox, () => statuses.write(sandbox, status, { unlessChanged }));
 }
 
 /** An invalid template fails until it is changed, so that is not retried. All other errors are. */

@@ -14,6 +14,7 @@ import {
   isCloneable,
   isUnfinished,
 } from "../../api/state/checkpoint.ts";
+import { isUnclaimed } from "../cluster/pause-checkpoint.ts";
 import {
   cellRuns,
   cellStartedAt,
@@ -77,7 +78,11 @@ function planEnd(state: SandboxState): SandboxPlan | undefined {
   const continued = planLost(state);
   if (continued !== undefined) return continued;
   if (isOwn && isEnded(pod)) return { actions: [], status: ended(state, pod), ...endedByNode(pod) };
-  return { actions: isOwn ? intendedEnd(pod) : [], status: lost(state) };
+  return {
+    actions: isOwn ? intendedEnd(pod) : [],
+    status: lost(state),
+    ...(isUnclaimed(sandbox) && { isOfUnclaimed: true }),
+  };
 }
 
 function endedByNode(pod: Pod): Pick<SandboxPlan, "transitions"> {

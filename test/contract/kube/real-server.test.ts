@@ -243,6 +243,24 @@ describe("StatusWriter on a custom resource", () => {
     expect(await errorOf(writer.write(first, { phase: "Dead" }))).toMatchObject({ code: "Conflict" });
     expect(await plants.get({ name: "p" })).not.toHaveProperty("status");
   });
+
+  it("writes nothing if a label on which the status depends was changed", async () => {
+    const plants = client.resource(plantsRef, (value) => value as WithStatus);
+    const label = "test.ramet.dev/owned";
+    const free = { ...plant("q"), metadata: { ...plant("q").metadata, labels: { [label]: "false" } } };
+    const seen = await plants.create(free);
+    await plants.mergePatch({ name: "q" }, { metadata: { annotations: { other: "change" } } });
+    const writer = new StatusWriter(plants);
+    const options = { unlessChanged: [label, "test.ramet.dev/missing"] };
+    expect((await writer.write(seen, { phase: "Growing" }, options)).status).toEqual({ phase: "Growing" });
+    await plants.mergePatch({ name: "q" }, { metadata: { labels: { [label]: "true" } } });
+    const conflict = await errorOf(writer.write(seen, { phase: "Dead" }, options));
+    expect(conflict).toMatchObject({
+      code: "Conflict",
+      message: expect.stringContaining(`its label ${label} was changed`),
+    });
+    expect((await plants.get({ name: "q" })).status).toEqual({ phase: "Growing" });
+  });
 });
 
 describe("Informer on a real API server", () => {
