@@ -190,25 +190,27 @@ it("continues sandboxes on whose node somebody sets a NoExecute taint, for which
 
 it("does what the page about node maintenance says, with the commands of the page", async () => {
   await cordonOnly();
+  const node = await nodeOf("a");
+  const other = node === "node-a" ? "node-b" : "node-a";
   const run = await openShell(world);
   const headings = ["# Node maintenance", "## Before the Pods are ended", "## Plan a drain"];
-  const commands = (node: string) => readCommands("docs/tasks/node-maintenance.md", headings, { "node-1": node });
+  const commands = (one: string) => readCommands("docs/tasks/node-maintenance.md", headings, { "node-1": one });
   const pods = () => Promise.all(sandboxes.map((name) => field(name, ".status.podInfo.podUID")));
   const before = await pods();
-  const [, keep = "", plan = ""] = await commands("node-b");
+  const [, keep = "", plan = ""] = await commands(node);
   expect((await run(plan)).match(/\bMigrates\b/g)).toHaveLength(sandboxes.length);
-  await run(`${keep}\nkubectl cordon node-b`);
+  await run(`${keep}\nkubectl cordon ${node}`);
   // Longer than the controllers take to begin the move of a cordoned node's first sandbox.
   await delay(systemClock, 5_000);
   expect(await pods()).toEqual(before);
-  await run("kubectl annotate node node-b ramet.dev/move-sandboxes-");
+  await run(`kubectl annotate node ${node} ramet.dev/move-sandboxes-`);
   for (const [index, name] of sandboxes.entries()) await untilMoved(name, before[index] ?? "");
   for (const name of sandboxes) expect(await field(name, ".status.ramet.disruption.cause")).toBe("NodeCordoned");
   await cordonOnly();
-  const [drained = ""] = await commands("node-a");
+  const [drained = ""] = await commands(other);
   expect(await run(drained)).toContain("sandbox/a");
   for (const name of sandboxes) await untilCounting(name);
-  expect(await Promise.all(sandboxes.map(nodeOf))).toEqual(["node-b", "node-b", "node-b"]);
+  expect(await Promise.all(sandboxes.map(nodeOf))).toEqual([node, node, node]);
   expect(witness.violations).toEqual([]);
 });
 
@@ -254,7 +256,8 @@ it("continues a sandbox of a silent node from its last checkpoint, and ends the 
   await nodeB.network.cut();
   witness.forget("silent");
   // As the documentation says for a machine that is off. This one is not.
-  await world.kubectl("delete", "pod", "silent", "--force", "--grace-period=0");
+  const taint = "node.kubernetes.io/out-of-service";
+  await world.kubectl("taint", "node", "node-b", `${taint}=nodeshutdown:NoExecute`);
   await untilMoved("silent", uid);
   expect(await nodeOf("silent")).toBe("node-a");
   expect(await identity("silent")).toEqual(before);
@@ -272,6 +275,7 @@ it("continues a sandbox of a silent node from its last checkpoint, and ends the 
   expect(witness.violations).toEqual([]);
   expect(await nodeOf("silent")).toBe("node-a");
   await world.kubectl("delete", "sandbox", "silent", "--wait=true");
+  await world.kubectl("taint", "node", "node-b", `${taint}-`);
   await world.kubectl("wait", "--for=condition=Ready", "node/node-b", "--timeout=150s");
 });
 
