@@ -149,7 +149,7 @@ describe("a running sandbox whose Pod others end", () => {
     for (const one of [owned("SandboxSet", "false"), owned("NamedSnapshot")]) {
       const { actions, status, isOfUnclaimed } = plan({ sandbox: one });
       expect(actions).toMatchObject([{ do: "intendEnd" }]);
-      expect(isOfUnclaimed).toBe(one.metadata.labels && true);
+      expect(isOfUnclaimed).toBe(one.metadata.ownerReferences?.[0]?.kind === "SandboxSet");
       expect(status).toMatchObject({ phase: "Failed", ramet: { disruption: { outcome: "Lost" } } });
     }
     expect(done({ sandbox: owned("SandboxSet", "true") })).toEqual(["createPauseCheckpoint"]);

@@ -78,11 +78,7 @@ function planEnd(state: SandboxState): SandboxPlan | undefined {
   const continued = planLost(state);
   if (continued !== undefined) return continued;
   if (isOwn && isEnded(pod)) return { actions: [], status: ended(state, pod), ...endedByNode(pod) };
-  return {
-    actions: isOwn ? intendedEnd(pod) : [],
-    status: lost(state),
-    ...(isUnclaimed(sandbox) && { isOfUnclaimed: true }),
-  };
+  return { actions: isOwn ? intendedEnd(pod) : [], status: lost(state), isOfUnclaimed: isUnclaimed(sandbox) };
 }
 
 function endedByNode(pod: Pod): Pick<SandboxPlan, "transitions"> {

@@ -196,7 +196,7 @@ export interface SandboxPlan {
   /** When the sandbox is reconciled again although nothing has changed. At least 1. */
   requeueAfterMilliseconds?: number;
   /** It gives up a sandbox that nobody has claimed: nothing is done if somebody has claimed it since. */
-  isOfUnclaimed?: true;
+  isOfUnclaimed?: boolean;
 }
 
 /** What a checkpoint of a pause contains. */
