@@ -11,7 +11,7 @@ import { openWorld, type World } from "./world.ts";
  */
 describe("the page about the installation", () => {
   let world: World;
-  let run: Awaited<ReturnType<typeof openShell>>;
+  let run: (commands: string) => Promise<string>;
 
   beforeAll(async () => {
     world = await openWorld();

@@ -328,14 +328,12 @@ it(
 
 /** Kills the process of a Pod's container. */
 async function killProcess(program: string, pod: string): Promise<void> {
-  for (const pid of await processes()) {
-    if (!(await ofProcess(pid, "environ")).split("\0").includes(`HOSTNAME=${pod}`)) continue;
-    if (!(await ofProcess(pid, "cmdline")).includes(program)) continue;
+  for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
+    const of = (file: string) => readFile(`/proc/${pid}/${file}`, "utf8").catch(() => "");
+    if (!(await of("environ")).split("\0").includes(`HOSTNAME=${pod}`)) continue;
+    if (!(await of("cmdline")).includes(program)) continue;
     process.kill(Number(pid), "SIGKILL");
     return;
   }
   throw new Error(`no process of ${pod}`);
 }
-
-const processes = async () => (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
-const ofProcess = (pid: string, file: string) => readFile(`/proc/${pid}/${file}`, "utf8").catch(() => "");

@@ -129,8 +129,7 @@ describe("without an engine", () => {
     expect(await refusal({ mode: "beside", image, cellImage: "registry.example/ramet-cell:1", egress: {} })).toContain(
       'Cannot install beside other controllers: egress, cellImage cannot be used with mode "beside", because other controllers run the sandboxes and store their checkpoints [InvalidArgument]',
     );
-    const { mode, objects, warnings } = await declaration({ mode: "beside", image });
-    expect(mode).toBe("beside");
+    const { objects, warnings } = await declaration({ mode: "beside", image });
     expect(objects).toEqual(await printed("--image", image, "--beside=openkruise"));
     expect(warnings).toContain("No controller of OpenKruise Agents or ACS was found");
   });
@@ -206,28 +205,26 @@ async function declared(): Promise<Record<string, Manifest>> {
   const objects = State.parse(JSON.parse(await world.state())).resources.flatMap(({ parent, inputs }) =>
     parent.endsWith("RametRuntime::ramet") ? [inputs] : [],
   );
-  return byName(objects.map((inputs) => inputs as unknown as Manifest));
+  return byName(objects.map((inputs) => withoutPulumi(inputs as unknown as Manifest)));
 }
 
 /**
  * What the program declares with these arguments: the component reads the real API server, and a mock in place of the engine records
  * the objects. The API server accepts them.
  */
-async function declaration(
-  args: RametRuntimeArgs,
-): Promise<{ mode: string; objects: Record<string, Manifest>; warnings: string }> {
+async function declaration(args: RametRuntimeArgs): Promise<{ objects: Record<string, Manifest>; warnings: string }> {
   const declaredObjects: Manifest[] = [];
   const warn = vi.spyOn(log, "warn").mockResolvedValue();
   try {
     const component = await runtimeWith(args, declaredObjects);
     await component.nodes.objects;
-    const mode = await new Promise<string>((resolve) => component.mode.apply(resolve));
+    expect(await new Promise((resolve) => component.mode.apply(resolve))).toBe(args.mode ?? "install");
     await runtime.disconnect();
-    const objects = byName(declaredObjects);
+    const objects = byName(declaredObjects.map(withoutPulumi));
     for (const manifest of Object.values(objects)) {
       await client.resource(refOf(manifest)).apply(manifest, { fieldManager: "kubectl", force: true });
     }
-    return { mode, objects, warnings: warn.mock.calls.map(([text]) => text).join("\n") };
+    return { objects, warnings: warn.mock.calls.map(([text]) => text).join("\n") };
   } finally {
     warn.mockRestore();
   }
@@ -279,18 +276,22 @@ async function printed(...words: string[]): Promise<Record<string, Manifest>> {
   return byName(parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest));
 }
 
-/** Without the annotations that only a program adds: the owner, and settings of Pulumi's plugin. */
 function byName(objects: readonly Manifest[]): Record<string, Manifest> {
   return Object.fromEntries(
-    objects.map(({ metadata: { annotations = {}, ...metadata }, ...manifest }) => {
-      const others = Object.entries(annotations).filter(
-        ([name]) => name !== ownerAnnotation && !name.startsWith("pulumi.com/"),
-      );
-      const kept = others.length === 0 ? {} : { annotations: Object.fromEntries(others) };
-      const key = `${manifest.kind} ${metadata.namespace ?? ""}/${metadata.name}`;
-      return [key, { ...manifest, metadata: { ...metadata, ...kept } }];
+    objects.map((object) => {
+      const { kind, metadata } = object;
+      return [`${kind} ${metadata.namespace ?? ""}/${metadata.name}`, object];
     }),
   );
+}
+
+/** Removes the annotations that only a program adds: the owner, and settings of Pulumi's plugin. */
+function withoutPulumi({ metadata: { annotations = {}, ...metadata }, ...manifest }: Manifest): Manifest {
+  const others = Object.entries(annotations).filter(
+    ([name]) => name !== ownerAnnotation && !name.startsWith("pulumi.com/"),
+  );
+  const kept = others.length === 0 ? {} : { annotations: Object.fromEntries(others) };
+  return { ...manifest, metadata: { ...metadata, ...kept } };
 }
 
 function refOf({ apiVersion, kind, metadata }: Manifest): ResourceRef {

@@ -29,13 +29,16 @@ export function isUnderWay(disruption: { outcome: string } | undefined): boolean
   return ["Migrating", "Restoring", "Pausing"].includes(disruption?.outcome ?? "");
 }
 
-/** A set replaces its sandboxes that nobody has claimed faster than it moves them, and a build starts again. */
 export function isSavedFrom(sandbox: Sandbox, pod: Pod): boolean {
-  const isOfBuild = controllerOf(sandbox)?.kind === "NamedSnapshot";
-  return disruptionPolicyOf(pod) !== "End" && !isUnclaimed(sandbox) && !isOfBuild;
+  return disruptionPolicyOf(pod) !== "End" && isUsed(sandbox);
 }
 
-/** Whether it is a set's, and not a client's, in the version that the cache shows. */
+/** A set replaces its sandboxes that nobody has claimed faster than it moves them, and a build starts again. */
+export function isUsed(sandbox: Sandbox): boolean {
+  return !isUnclaimed(sandbox) && controllerOf(sandbox)?.kind !== "NamedSnapshot";
+}
+
+/** Whether it belongs to a set, and no client has claimed it in this version of the object. */
 export function isUnclaimed(sandbox: Sandbox): boolean {
   return controllerOf(sandbox)?.kind === "SandboxSet" && sandbox.metadata.labels?.[labels.sandboxClaimed] !== "true";
 }

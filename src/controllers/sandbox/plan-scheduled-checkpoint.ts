@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { hasVolumes, type RametSandboxStatus, type Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
-import { annotations, labels } from "../../api/names/labels.ts";
+import { hasVolumes, type RametSandboxStatus, type SandboxStatus } from "../../api/kinds/sandbox.ts";
+import { annotations } from "../../api/names/labels.ts";
 import { automaticCheckpointsOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { SandboxActivity } from "../../api/schema/metadata.ts";
@@ -11,13 +11,13 @@ import { problemIn, problemOf, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { controllerOf } from "../../kube/object.ts";
 import { soonest } from "../../kube/controller.ts";
 import type { Transition } from "../../kube/events.ts";
 import {
   automaticCheckpointName,
   capturedAt,
   capturedPodUid,
+  isUsed,
   lastAutomatic,
   surplusOf,
 } from "../cluster/pause-checkpoint.ts";
@@ -40,13 +40,6 @@ function isCapturable(state: SandboxState, plan: SandboxPlan, { metadata }: Pod)
   const isReady = phase === "Running" && findCondition(conditions, "Ready")?.status === "True";
   const isOwn = metadata.uid === podInfo?.podUID;
   return isReady && isOwn && rollback === undefined && isUsed(sandbox);
-}
-
-/** A set makes its unclaimed sandboxes again, and a build starts again. */
-function isUsed(sandbox: Sandbox): boolean {
-  const kind = controllerOf(sandbox)?.kind;
-  const isClaimed = sandbox.metadata.labels?.[labels.sandboxClaimed] === "true";
-  return kind !== "NamedSnapshot" && (kind !== "SandboxSet" || isClaimed);
 }
 
 interface Planned {
