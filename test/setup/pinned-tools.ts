@@ -1,8 +1,13 @@
 import { join } from "node:path";
+import { builtFromSources } from "../../src/local/tools/pinned-tools.ts";
 import type { Tool } from "../../src/local/tools/tool.ts";
 
+/** Programs with the libraries of Prometheus, Helm, and kstatus. Their sources are beside their tests, in `test/contract`. */
+const asking = ["alerts", "chart", "kstatus"] as const;
+type AskingProgram = (typeof asking)[number];
+
 /** A program that only tests run. Its version is also in `test/tools/go.mod`, or in that of its directory below. */
-export type TestToolName = keyof typeof pinned;
+export type TestToolName = keyof typeof pinned | AskingProgram;
 
 const pinned = {
   versitygw: { version: "1.8.0", package: "github.com/versity/versitygw/cmd/versitygw", coldSeconds: 90 },
@@ -24,7 +29,12 @@ interface Pinned {
 }
 
 export function pinnedTestTool(name: TestToolName): Promise<Tool> {
+  if (isAsking(name)) return builtFromSources(name, ".", join(import.meta.dirname, "..", "contract", name));
   const { version, directory = ".", ...built }: Pinned = pinned[name];
   const module = join(import.meta.dirname, "..", "tools", directory);
   return Promise.resolve({ name, version, build: { ...built, module, set: {} } });
+}
+
+function isAsking(name: TestToolName): name is AskingProgram {
+  return asking.some((one) => one === name);
 }

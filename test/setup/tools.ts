@@ -37,6 +37,10 @@ const preparations: readonly { modules: readonly string[]; prepare: () => Promis
     modules: ["setup/gcs-server.ts"],
     prepare: () => acquirePinned(pinnedTestTool, { names: ["fake-gcs-server"], progress }),
   },
+  ...(["alerts", "chart", "kstatus"] as const).map((name) => ({
+    modules: [`contract/${name}/${name}.test.ts`],
+    prepare: () => acquirePinned(pinnedTestTool, { names: [name], progress }),
+  })),
   {
     modules: ["cluster/csi-sanity.test.ts"],
     prepare: () => acquirePinned(pinnedTestTool, { names: ["csi-sanity"], progress }),

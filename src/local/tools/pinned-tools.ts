@@ -22,11 +22,11 @@ export async function pinnedTool(name: ToolName): Promise<Tool> {
     case "ramet-guest":
       // A randomized heap address costs 2 MiB more in every second sandbox, because gVisor backs 2 MiB at a time. Go
       // randomizes it to protect programs with C code; the guest has none.
-      return native(name, "./guest", join(root, "native"), { experiment: "norandomizedheapbase64" });
+      return builtFromSources(name, "./guest", join(root, "native"), { experiment: "norandomizedheapbase64" });
     case "ramet-link":
-      return native(name, "./link", join(root, "native"));
+      return builtFromSources(name, "./link", join(root, "native"));
     case "ramet-gofer":
-      return native(name, "./gofer", join(root, "native"));
+      return builtFromSources(name, "./gofer", join(root, "native"));
   }
 }
 
@@ -129,8 +129,11 @@ async function runscFits(printed: string, path: string): Promise<boolean> {
   return exists(join(dirname(await realpath(path)), "gvisor-bin", "gvisor_sentry"));
 }
 
-/** Ramet's own programs, built from this package's sources. They are rebuilt when the sources or the build options change. */
-async function native(
+/**
+ * A program that is built from sources of this repository: `directory` of a Go module at `module`. It is rebuilt when the sources or
+ * the build options change.
+ */
+export async function builtFromSources(
   name: string,
   directory: string,
   module: string,

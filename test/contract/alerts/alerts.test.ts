@@ -1,12 +1,14 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { alerts } from "../../../src/install/alerts.ts";
 import { rows } from "../../../src/install/dashboard.ts";
+import { acquirePinned } from "../../../src/local/tools/acquire-tools.ts";
+import { pinnedTestTool } from "../../setup/pinned-tools.ts";
 
 /** Evaluates the alerts and the queries of the dashboard with the engine of Prometheus. */
+const { alerts: program } = await acquirePinned(pinnedTestTool, { names: ["alerts"] });
 
 /** Series of an hour with a sample each minute, for which an alert holds and for which it does not. */
 const series: Record<keyof typeof alerts, { fires: string; quiet: string }> = {
@@ -119,19 +121,7 @@ interface Answer {
 }
 
 function ask(questions: readonly object[]): Answer[] {
-  const directory = mkdtempSync(join(tmpdir(), "ramet-alerts-"));
-  try {
-    const [given, written] = ["questions.json", "answers.json"].map((name) => join(directory, name));
-    writeFileSync(given ?? "", JSON.stringify(questions));
-    const env = { ...process.env, CGO_ENABLED: "0", RAMET_QUESTIONS: given, RAMET_ANSWERS: written };
-    const { status, stdout } = spawnSync("go", ["test", "-count=1", "."], {
-      cwd: import.meta.dirname,
-      env,
-      encoding: "utf8",
-    });
-    expect(status, stdout).toBe(0);
-    return JSON.parse(readFileSync(written ?? "", "utf8")) as Answer[];
-  } finally {
-    rmSync(directory, { recursive: true, force: true });
-  }
+  const { status, stdout, stderr } = spawnSync(program, { input: JSON.stringify(questions), encoding: "utf8" });
+  expect(status, stderr).toBe(0);
+  return JSON.parse(stdout) as Answer[];
 }

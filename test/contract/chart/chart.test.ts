@@ -15,11 +15,14 @@ import { flagName, keysOf, setAt, settingOf } from "../../../src/install/setting
 import { RametError } from "../../../src/base/errors.ts";
 import { KubeClient } from "../../../src/kube/kube-client.ts";
 import { clusterRef, coreResources, namespacedRef } from "../../../src/kube/resource-ref.ts";
+import { acquirePinned } from "../../../src/local/tools/acquire-tools.ts";
 import { openControlPlane } from "../../setup/control-plane.ts";
 import { memoryIo } from "../../setup/memory-io.ts";
+import { pinnedTestTool } from "../../setup/pinned-tools.ts";
 
 /** Renders the chart with Helm, and compares it with what `ramet manifests` prints for the same settings. */
 const root = fileURLToPath(new URL("../../..", import.meta.url));
+const { chart: program } = await acquirePinned(pinnedTestTool, { names: ["chart"] });
 const images = { image: "registry.example/ramet:1", cellImage: "registry.example/ramet-cell:1" };
 
 /** A valid value for each setting of the chart, by key; each differs from the default. */
@@ -308,19 +311,11 @@ function helm({ releases = [], lint = [] }: { releases?: object[]; lint?: object
     releases: releases.map((one) => ("given" in one ? { ...one, values: valuesOf((one as Release).given) } : one)),
     lint,
   };
-  return JSON.parse(run("go", ["run", "."], JSON.stringify(input))) as Reports;
+  return JSON.parse(run(program, [], JSON.stringify(input))) as Reports;
 }
 
 function run(program: string, args: string[], input?: string): string {
-  const environment = { ...process.env, CGO_ENABLED: "0" };
-  const options = {
-    cwd: import.meta.dirname,
-    input,
-    encoding: "utf8",
-    maxBuffer: 1024 ** 3,
-    env: environment,
-  } as const;
-  const { status, stdout, stderr } = spawnSync(program, args, options);
+  const { status, stdout, stderr } = spawnSync(program, args, { input, encoding: "utf8", maxBuffer: 1024 ** 3 });
   expect(status, stderr).toBe(0);
   return stdout;
 }

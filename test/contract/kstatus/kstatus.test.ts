@@ -29,11 +29,13 @@ import { planSet } from "../../../src/controllers/sandbox-set/plan.ts";
 import { type SetState, memberOf } from "../../../src/controllers/sandbox-set/state.ts";
 import { planPaused } from "../../../src/controllers/sandbox/plan-paused.ts";
 import { planRunning } from "../../../src/controllers/sandbox/plan-running.ts";
-import { memoryIo } from "../../setup/memory-io.ts";
 import { planStart } from "../../../src/controllers/sandbox/plan-start.ts";
 import type { SandboxState } from "../../../src/controllers/sandbox/state.ts";
 import { ended, failed, lost, notReady, running } from "../../../src/controllers/sandbox/status.ts";
 import { report } from "../../../src/kube/conditions.ts";
+import { acquirePinned } from "../../../src/local/tools/acquire-tools.ts";
+import { memoryIo } from "../../setup/memory-io.ts";
+import { pinnedTestTool } from "../../setup/pinned-tools.ts";
 
 /**
  * The objects have the statuses that the controllers plan. Kubectl, Flux and kpt wait for Current, and give up at Failed. An object without
@@ -295,7 +297,8 @@ let reports: { kstatus: string; argo: string; message: string; flux: string; kro
 
 beforeAll(async () => {
   const objects = states.map(([, object]) => observed(object));
-  const running = promisify(execFile)("go", ["run", "."], { cwd: import.meta.dirname });
+  const { kstatus } = await acquirePinned(pinnedTestTool, { names: ["kstatus"] });
+  const running = promisify(execFile)(kstatus);
   running.child.stdin?.end(JSON.stringify({ objects, script: await argoScript(), ...(await expressions()) }));
   reports = JSON.parse((await running).stdout) as typeof reports;
 });
