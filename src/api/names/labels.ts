@@ -111,13 +111,13 @@ export const annotations = {
   writableLayer: "ramet.dev/writable-layer",
   /** On a Namespace, by an administrator: the size of the writable layer of templates without a limit of ephemeral storage. */
   writableLayerSize: "ramet.dev/writable-layer-size",
-  /** On a Namespace, a Pod template or a Pod that runs a cell: what becomes of a sandbox whose Pod others end (disruption.ts). */
+  /** On a Namespace, a set, a Pod template or a Pod that runs a cell: what becomes of a sandbox whose Pod others end (disruption.ts). */
   onDisruption: "ramet.dev/on-disruption",
   /** On a Node, `false`: its sandboxes stay until their Pods are ended, even if the node is cordoned or marked (state/node.ts). */
   moveSandboxes: "ramet.dev/move-sandboxes",
   /**
-   * On a Namespace, a Pod template or a Pod that runs a cell, a duration such as `10m` or `none`: how often a running sandbox is captured,
-   * to continue from there if its Pod is lost. The other one, on a template or a Pod: how many of these captures are kept.
+   * On the same objects, a duration such as `10m` or `none`: how often a running sandbox is captured, to continue from there if its Pod
+   * is lost. The other one, not on a Namespace: how many of these captures are kept.
    */
   checkpointEvery: "ramet.dev/checkpoint-every",
   checkpointsKept: "ramet.dev/checkpoints-kept",

@@ -4,10 +4,11 @@ import { CellConfig } from "../wire/cell-api.ts";
 import { cellPod } from "./cell-pod.ts";
 import {
   administratorsInterval,
-  checkpointAnnotations,
+  chosenDisruption,
   defaultDisruptionPolicy,
   type DisruptionPolicy,
   graceSecondsFor,
+  intervalAnnotation,
   leastHeldSeconds,
 } from "./disruption.ts";
 import { parsePodTemplate } from "../schema/pod-template.ts";
@@ -346,6 +347,10 @@ it.each([
 ])("gives the Pod the interval of automatic checkpoints: %s", (_, given, expected) => {
   const { own, ofNamespace, ofRuntime }: { own?: string; ofNamespace?: string; ofRuntime?: string } = given;
   const template = own === undefined ? {} : { [annotations.checkpointEvery]: own };
-  const chosen = checkpointAnnotations(template, administratorsInterval(ofRuntime, ofNamespace));
-  expect(chosen[annotations.checkpointEvery]).toBe(expected);
+  const chosen = chosenDisruption(template, "metadata");
+  const { [annotations.checkpointEvery]: every } = intervalAnnotation(
+    chosen,
+    administratorsInterval(ofRuntime, ofNamespace),
+  );
+  expect(every).toBe(expected);
 });

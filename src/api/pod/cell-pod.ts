@@ -19,13 +19,14 @@ import {
 import { containerSpec, mainContainer, mountCount } from "./container-spec.ts";
 import {
   captureTime,
-  checkpointAnnotations,
   type CheckpointInterval,
+  chosenDisruption,
   type DisruptionPolicy,
+  disruptionPolicyOf,
   evictionAnnotations,
   graceSecondsFor,
   heldGraceSeconds,
-  parseDisruptionPolicy,
+  intervalAnnotation,
 } from "./disruption.ts";
 import { egressDigest } from "../egress/effective-egress.ts";
 import { templateDigest, templateRevision } from "./restore-spec.ts";
@@ -96,7 +97,9 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
   const container = mainContainer(template);
   const run = withoutAgentRuntime(template);
   requireOtherVolumes(template);
-  const policy = disruptionPolicy(template, options);
+  const chosen = chosenDisruption(template.metadata?.annotations, "spec.template.metadata");
+  const byDefault = { [annotations.onDisruption]: options.onDisruption ?? "End" };
+  const policy = disruptionPolicyOf({ metadata: { annotations: { ...byDefault, ...chosen } } });
   const podGraceSeconds = heldGraceSeconds(
     policy,
     template.spec.terminationGracePeriodSeconds,
@@ -124,7 +127,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
         ...withoutImage(template.metadata?.annotations),
         [annotations.createdBy]: "sandbox",
         [annotations.onDisruption]: policy,
-        ...checkpointAnnotations(template.metadata?.annotations, options.checkpointEvery),
+        ...intervalAnnotation(chosen, options.checkpointEvery),
         ...imageAnnotations(options),
         ...(options.egress && { [annotations.egressDigest]: egressDigest(config.egress) }),
       },
@@ -216,13 +219,6 @@ function isLayerInMemory({ metadata }: PodTemplateSpec): boolean {
     "InvalidArgument",
     `spec.template.metadata.annotations[${annotations.writableLayer}]: ${JSON.stringify(medium)} is not a medium; use disk or memory`,
   );
-}
-
-/** @throws RametError `InvalidArgument` */
-function disruptionPolicy({ metadata }: PodTemplateSpec, { onDisruption = "End" }: CellPodOptions): DisruptionPolicy {
-  const own = metadata?.annotations?.[annotations.onDisruption];
-  if (own === undefined) return onDisruption;
-  return parseDisruptionPolicy(own, `spec.template.metadata.annotations[${annotations.onDisruption}]`);
 }
 
 /** The bytes of ephemeral storage that a Pod of a template can have if it unpacks these layers. Undefined: the template has no limit. */

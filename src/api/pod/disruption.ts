@@ -28,7 +28,7 @@ export function defaultDisruptionPolicy(
 }
 
 /** The policy with which a Pod was created. Pods of earlier releases have none, and their cells hold no end. */
-export function disruptionPolicyOf({ metadata }: Pick<Pod, "metadata">): DisruptionPolicy {
+export function disruptionPolicyOf({ metadata }: { metadata: Pick<Pod["metadata"], "annotations"> }): DisruptionPolicy {
   const text = metadata.annotations?.[annotations.onDisruption];
   return disruptionPolicies.find((policy) => policy === text) ?? "End";
 }
@@ -74,23 +74,31 @@ const keptByDefault = 2;
 const mostKept = 10;
 
 /**
- * The annotations of a Pod about its automatic checkpoints. A template cannot override `none` of an administrator.
- * @throws RametError `InvalidArgument` that names one of the template's
+ * The annotations with which a set or a Pod template says what becomes of a sandbox whose Pod is lost.
+ *
+ * @param field where they are, for errors
+ * @throws RametError `InvalidArgument` that names one of them
  */
-export function checkpointAnnotations(
-  given: Readonly<Record<string, string>> = {},
-  ofAdministrator: CheckpointInterval | undefined,
-): Record<string, string> {
-  const { checkpointEvery, checkpointsKept } = annotations;
-  const fieldOf = (name: string) => `spec.template.metadata.annotations[${name}]`;
-  const kept = given[checkpointsKept];
+export function chosenDisruption(given: Readonly<Record<string, string>> = {}, field: string): Record<string, string> {
+  const { onDisruption, checkpointEvery, checkpointsKept } = annotations;
+  const { [onDisruption]: policy, [checkpointEvery]: every, [checkpointsKept]: kept } = given;
+  const fieldOf = (name: string) => `${field}.annotations[${name}]`;
+  if (policy !== undefined) parseDisruptionPolicy(policy, fieldOf(onDisruption));
+  if (every !== undefined) parseCheckpointInterval(every, fieldOf(checkpointEvery));
   if (kept !== undefined && keptOf(kept) === undefined) {
     const what = `${fieldOf(checkpointsKept)}: ${JSON.stringify(kept)} is not a number from 1 to ${mostKept}`;
     throw new RametError("InvalidArgument", what);
   }
-  const own = given[checkpointEvery];
-  if (own !== undefined) parseCheckpointInterval(own, fieldOf(checkpointEvery));
-  return defined({ [checkpointEvery]: ofAdministrator === "none" ? ofAdministrator : (own ?? ofAdministrator) });
+  return defined({ [onDisruption]: policy, [checkpointEvery]: every, [checkpointsKept]: kept });
+}
+
+/** How often the sandbox of a Pod is captured. Nobody can override `none` of an administrator. */
+export function intervalAnnotation(
+  { [annotations.checkpointEvery]: chosen }: Readonly<Record<string, string>>,
+  ofAdministrator: CheckpointInterval | undefined,
+): Record<string, string> {
+  const every = ofAdministrator === "none" ? ofAdministrator : (chosen ?? ofAdministrator);
+  return defined({ [annotations.checkpointEvery]: every });
 }
 
 function keptOf(text: string): number | undefined {

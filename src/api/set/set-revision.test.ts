@@ -79,6 +79,25 @@ describe("setRevision", () => {
     expect(own.spec.pauseStrategy).toBeUndefined();
   });
 
+  it("overrides what the referenced template says of the end of Pods by the annotations of the set", () => {
+    const [policy, every] = ["ramet.dev/on-disruption", "ramet.dev/checkpoint-every"];
+    const metadata = { labels: { app: "a" }, annotations: { [policy]: "End", note: "kept" } };
+    const base = named({ template: { ...template, metadata } });
+    const pool = set({ templateRef: { name: "base" } });
+    const annotated = (annotations: Record<string, string>) =>
+      setRevision({ ...pool, metadata: { ...pool.metadata, annotations } }, base, unresolved);
+    const own = annotated({ [policy]: "Pause", [every]: "10m", other: "x" });
+    expect(own.spec.template?.["metadata"]).toEqual({
+      labels: { app: "a" },
+      annotations: { [policy]: "Pause", [every]: "10m", note: "kept" },
+    });
+    expect(setSandbox(pool, own, () => 0).spec.template?.["metadata"]).toEqual(own.spec.template?.["metadata"]);
+    expect(annotated({ other: "x" }).hash).toBe(setRevision(pool, base, unresolved).hash);
+    expect(() => annotated({ [policy]: "pause" })).toThrow(
+      'metadata.annotations[ramet.dev/on-disruption]: "pause" is not Migrate, Pause or End',
+    );
+  });
+
   it("names the missing or invalid field", () => {
     expect(() => setRevision(set({ templateRef: { name: "base" } }), undefined, unresolved)).toThrow(
       "The SandboxTemplate base does not exist in the namespace team-a",
