@@ -1,3 +1,4 @@
+import { globSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
@@ -17,13 +18,18 @@ const everywhere: TestOptions = {
 /** Which files with processes run: `promises` and `cases` for those in test/promises.ts, `rest` for those without promises and unit tests. */
 const part = process.env["RAMET_TEST_PART"] ?? "all";
 
+/** Which share of the files of `rest` runs: `2/3` is the second third. */
+const [share = 1, shares = 1] = (process.env["RAMET_TEST_SHARE"] ?? "1/1").split("/").map(Number);
+
 /** The files of this part in directories below test/. */
-function filesBelow(...directories: string[]): Pick<TestOptions, "include" | "exclude"> {
-  const include = directories.map((directory) => `test/${directory}/**/*.test.ts`);
-  if (part === "all") return { include };
+function filesBelow(...directories: string[]): Pick<TestOptions, "include"> {
+  const patterns = directories.map((directory) => `test/${directory}/**/*.test.ts`);
+  if (part === "all") return { include: patterns };
   const listed = part === "cases" ? caseFiles : provingFiles;
   const proving = listed.filter((path) => directories.some((directory) => path.startsWith(`test/${directory}/`)));
-  return part === "rest" ? { include, exclude: proving } : { include: proving };
+  if (part !== "rest") return { include: proving };
+  const others = globSync(patterns, { cwd: import.meta.dirname }).filter((path) => !proving.includes(path));
+  return { include: others.sort().filter((_, index) => index % shares === share - 1) };
 }
 
 const preparations = ["test/setup/tools.ts", "test/setup/built-package.ts", "test/setup/shared-planes.ts"];
