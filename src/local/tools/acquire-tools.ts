@@ -31,6 +31,9 @@ export interface AcquireOptions<Name extends string> {
   clock?: Clock;
 }
 
+/** One build at a time, which uses all cores. Builds at the same time would each compile the packages that they share. */
+const builds = new FairTurns(1);
+
 /**
  * Makes programs available on this machine and returns their paths. Searches `PATH`, `KUBEBUILDER_ASSETS` and the cache;
  * otherwise downloads the official release, or builds the program with Go.
@@ -55,8 +58,7 @@ export async function acquirePinned<Name extends string>(
     goEnvironment: goEnvironment(cache, environment),
     downloader: makeDownloader(environment),
     findGo: options.findGo ?? (() => findGo(environment)),
-    // Go uses all cores for one build; a second build uses the time in which the first downloads modules or links.
-    builds: new FairTurns(2),
+    builds,
     clock: options.clock ?? systemClock,
     write: options.progress ?? (() => undefined),
     lowPriority: options.lowPriority,
