@@ -28,10 +28,25 @@ interface NodeCondition {
   message?: string | null | undefined;
 }
 
-/** `mark`: for people. `urgent`: seconds count, as for a spot instance. */
-export type Leaving = { leaving: false } | { leaving: true; cause: DisruptionCause; mark: string; urgent: boolean };
+/** `mark`: for people. */
+interface Mark {
+  cause: DisruptionCause;
+  mark: string;
+}
+
+/** `urgent`: see `isUrgent`. */
+export type Leaving = { leaving: false } | ({ leaving: true; urgent: boolean } & Mark);
 
 const stays: Leaving = { leaving: false };
+
+/** Whether seconds count, as for a spot instance. */
+export function isUrgent(cause: DisruptionCause | (string & {})): boolean {
+  return cause === "NodeShutdown" || cause === "NodeReclaimed" || cause === "NodeTaint";
+}
+
+function leaves(cause: DisruptionCause, mark: string): Leaving {
+  return { leaving: true, cause, mark, urgent: isUrgent(cause) };
+}
 
 /**
  * Whether a node is about to end its Pods: it is cordoned, deleted, or has the taint of an autoscaler or a provider. A Pod stays that
@@ -40,19 +55,17 @@ const stays: Leaving = { leaving: false };
  * @param tolerations those of a Pod
  */
 export function leavingNode({ metadata, spec, status }: MarkedNode, tolerations: readonly Toleration[] = []): Leaving {
-  if (isShuttingDown(status))
-    return { leaving: true, cause: "NodeShutdown", mark: "it is shutting down", urgent: true };
+  if (isShuttingDown(status)) return leaves("NodeShutdown", "it is shutting down");
   const { taints = [] } = spec;
   if (metadata.annotations?.[annotations.moveSandboxes] === "false") return stays;
   const own = taints.filter((taint) => !isTolerated(taint, tolerations));
   if (own.some(({ key }) => lost.has(key))) return stays;
   const marks = own.flatMap((taint) => markOf(taint) ?? []);
-  const first = marks.find(({ urgent }) => urgent) ?? marks[0];
-  if (first !== undefined) return { leaving: true, ...first };
-  if (metadata.deletionTimestamp !== undefined)
-    return { leaving: true, cause: "NodeLeaving", mark: "it is being deleted", urgent: false };
+  const first = marks.find(({ cause }) => isUrgent(cause)) ?? marks[0];
+  if (first !== undefined) return leaves(first.cause, first.mark);
+  if (metadata.deletionTimestamp !== undefined) return leaves("NodeLeaving", "it is being deleted");
   const isCordoned = spec.unschedulable === true && !isTolerated(cordon, tolerations);
-  return isCordoned ? { leaving: true, cause: "NodeCordoned", mark: "it is cordoned", urgent: false } : stays;
+  return isCordoned ? leaves("NodeCordoned", "it is cordoned") : stays;
 }
 
 /**
@@ -64,35 +77,28 @@ function isShuttingDown({ conditions = [] }: MarkedNode["status"] = {}): boolean
   return ready?.status === "False" && (ready.message ?? "").includes("node is shutting down");
 }
 
-type Mark = Omit<Extract<Leaving, { leaving: true }>, "leaving">;
-
 function markOf({ key, effect }: Taint): Mark | undefined {
-  const mark = `it has the taint ${key}`;
-  const urgent = known.get(key);
-  if (urgent !== undefined) return { cause: urgent ? "NodeReclaimed" : "NodeLeaving", mark, urgent };
-  return effect === "NoExecute" ? { cause: "NodeTaint", mark, urgent: true } : undefined;
+  const cause = known.get(key) ?? (effect === "NoExecute" ? "NodeTaint" : undefined);
+  return cause === undefined ? undefined : { cause, mark: `it has the taint ${key}` };
 }
 
-/**
- * The taints of nodes that leave, and whether seconds count. A candidate of the cluster autoscaler
- * (`DeletionCandidateOfClusterAutoscaler`) may stay.
- */
-const known: ReadonlyMap<string, boolean> = new Map([
+/** The taints of nodes that leave. A candidate of the cluster autoscaler (`DeletionCandidateOfClusterAutoscaler`) may stay. */
+const known: ReadonlyMap<string, DisruptionCause> = new Map([
   // kubernetes/autoscaler, cluster-autoscaler/utils/taints/taints.go.
-  ["ToBeDeletedByClusterAutoscaler", false],
+  ["ToBeDeletedByClusterAutoscaler", "NodeLeaving"],
   // kubernetes-sigs/karpenter, pkg/apis/v1/taints.go; the second is that of v1beta1.
-  ["karpenter.sh/disrupted", false],
-  ["karpenter.sh/disruption", false],
+  ["karpenter.sh/disrupted", "NodeLeaving"],
+  ["karpenter.sh/disruption", "NodeLeaving"],
   // aws/aws-node-termination-handler, pkg/node/node.go. A spot instance has two minutes.
-  ["aws-node-termination-handler/spot-itn", true],
-  ["aws-node-termination-handler/asg-lifecycle-termination", false],
-  ["aws-node-termination-handler/rebalance-recommendation", false],
-  ["aws-node-termination-handler/scheduled-maintenance", false],
+  ["aws-node-termination-handler/spot-itn", "NodeReclaimed"],
+  ["aws-node-termination-handler/asg-lifecycle-termination", "NodeLeaving"],
+  ["aws-node-termination-handler/rebalance-recommendation", "NodeLeaving"],
+  ["aws-node-termination-handler/scheduled-maintenance", "NodeLeaving"],
   // GoogleCloudPlatform/k8s-node-termination-handler, main.go; GKE sets it for Spot VMs and host maintenance.
-  ["cloud.google.com/impending-node-termination", true],
+  ["cloud.google.com/impending-node-termination", "NodeReclaimed"],
   // Azure/AKS, "Node auto-drain"; the second is its earlier name. A spot VM has 30 seconds.
-  ["remediator.kubernetes.azure.com/unschedulable", true],
-  ["remediator.aks.microsoft.com/unschedulable", true],
+  ["remediator.kubernetes.azure.com/unschedulable", "NodeReclaimed"],
+  ["remediator.aks.microsoft.com/unschedulable", "NodeReclaimed"],
 ]);
 
 /** Their cells do not respond (Kubernetes v1.36, staging/src/k8s.io/api/core/v1/well_known_taints.go, and cloud-provider). */

@@ -186,6 +186,18 @@ it("waits a minute after a capture that has failed", async () => {
   expect(await of("a")).toMatchObject({ turn: "now" });
 });
 
+it("does not wait for an earlier move, or for the repetition of a capture for another cause, if seconds count", async () => {
+  const { nodes, run, of } = world();
+  const problem = { code: "StoreUnavailable", cause: "the store is away", retryAt: "2030-01-01T00:04:00Z" };
+  const failed = { ...underWay, outcome: "Withdrawn", podUID: "pod-a", endedAt: start.toISOString(), problem };
+  run("a", { disruption: failed });
+  run("b", { disruption: { ...underWay, outcome: "Migrated", podUID: "earlier", endedAt: start.toISOString() } });
+  nodes.put(node("old", { taints: [{ key: "aws-node-termination-handler/spot-itn", effect: "NoSchedule" }] }));
+  for (const name of ["a", "b"]) expect(await of(name)).toMatchObject({ turn: "now", cause: "NodeReclaimed" });
+  run("a", { disruption: { ...failed, cause: "NodeReclaimed" } });
+  expect(await of("a")).toMatchObject({ turn: "later" });
+});
+
 it("gives the turn of a sandbox whose capture is repeated later to the next one", async () => {
   const { clock, nodes, run, of } = world(1);
   const problem = { code: "Unavailable", cause: "the store is full", retryAt: "2030-01-01T00:04:00Z" };

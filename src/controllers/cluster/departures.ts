@@ -173,7 +173,7 @@ export class Departures {
     if (needsTarget) await this.#countOthers();
     const planned = this.#movesNow().get(key);
     if (planned === undefined || !isCandidate(sandbox, pod, leaving.cause)) return undefined;
-    return this.#isRecent(sandbox) ? { ...planned, turn: "later" } : planned;
+    return this.#isRecent(sandbox, leaving) ? { ...planned, turn: "later" } : planned;
   }
 
   /** A plan waits for that, once. */
@@ -276,7 +276,7 @@ export class Departures {
       const [why, terms] = [{ key: keyOf(pod.metadata), uid, cause, mark }, this.#termsOf(pod)];
       const needsTarget = needsTargetOf(pod, cause);
       const isKnown = terms !== undefined && this.#others?.requests !== undefined;
-      if ((needsTarget && !isKnown) || this.#isRecent(sandbox)) return [why];
+      if ((needsTarget && !isKnown) || this.#isRecent(sandbox, leaving)) return [why];
       const isLate = this.#now() - (this.#since.get(uid) ?? Infinity) > beginMilliseconds;
       const place = placementOf(pod, node.metadata.labels ?? {}, terms ?? []);
       const candidate: Candidate = { ...orderOf(sandbox, pod), urgent, place, needsTarget, isLate };
@@ -291,11 +291,11 @@ export class Departures {
     );
   }
 
-  /** Also one whose capture has failed and is repeated later. */
-  #isRecent({ status }: Sandbox): boolean {
-    const { endedAt, podUID, problem } = status?.ramet?.disruption ?? {};
-    const isDelayed = podUID === status?.podInfo?.podUID && this.#isSince(problem?.retryAt, 0);
-    return isDelayed || this.#isSince(endedAt, againMilliseconds);
+  /** Also one whose capture has failed and is repeated later. What ends soon waits for no earlier move, and for no other cause. */
+  #isRecent({ status }: Sandbox, { cause, urgent }: Extract<Leaving, { leaving: true }>): boolean {
+    const { cause: before, endedAt, podUID, problem } = status?.ramet?.disruption ?? {};
+    const isOwn = podUID === status?.podInfo?.podUID && (!urgent || cause === before);
+    return (isOwn && this.#isSince(problem?.retryAt, 0)) || (!urgent && this.#isSince(endedAt, againMilliseconds));
   }
 
   /** Whether less time has passed. */

@@ -4,6 +4,7 @@ import { disruptionPolicyOf } from "../../api/pod/disruption.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { captureProgress, checkpointState } from "../../api/state/checkpoint.ts";
+import { isUrgent } from "../../api/state/node.ts";
 import { printProblem, problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { soonest } from "../../kube/controller.ts";
@@ -56,11 +57,10 @@ function disruptionUnderWay(state: SandboxState): Disruption | undefined {
   const outcome = disruptionPolicyOf(pod) === "Pause" ? "Pausing" : "Migrating";
   const { nodeName } = pod.spec;
   const { uid: podUID } = pod.metadata;
-  return { cause, at: now.toISOString(), outcome, podUID, ...defined({ nodeName }), ...failuresOf(recorded, podUID) };
-}
-
-function failuresOf(before: Disruption | undefined, podUID: string): Pick<Disruption, "failures"> {
-  return before?.podUID === podUID ? defined({ failures: before.failures }) : {};
+  // A mark that leaves little time starts with short pauses again.
+  const isRepeated = recorded?.podUID === podUID && (recorded.cause === cause || !isUrgent(cause));
+  const failures = isRepeated ? recorded.failures : undefined;
+  return { cause, at: now.toISOString(), outcome, podUID, ...defined({ nodeName, failures }) };
 }
 
 /** Why a disruption begins now: others end the Pod, or its node leaves and it is the sandbox's turn. */
@@ -70,13 +70,7 @@ function beginning(state: SandboxState, pod: Pod): DisruptionCause | undefined {
   const isCurrent = uid === (sandbox.status?.podInfo?.podUID ?? uid);
   if (!isCurrent || isEnded(pod) || !isSavedFrom(sandbox, pod)) return undefined;
   if (isDisrupted(pod) && !isIgnored(sandbox, pod)) return disruptionCause(pod);
-  return departure?.turn === "now" && !isDelayed(state, pod) ? departure.cause : undefined;
-}
-
-/** A capture ahead of the end of the Pod has failed, and is repeated later. */
-function isDelayed({ sandbox: { status }, now }: SandboxState, { metadata }: Pod): boolean {
-  const { podUID, problem } = status?.ramet?.disruption ?? {};
-  return podUID === metadata.uid && now.getTime() < Date.parse(problem?.retryAt ?? "");
+  return departure?.turn === "now" ? departure.cause : undefined;
 }
 
 /** Its capture has failed, and nobody deletes the Pod: it is only repeated if its node leaves. */
@@ -227,12 +221,13 @@ const mostAgainMilliseconds = 10_000;
 function withdrawn(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
   const { sandbox, pod, now } = state;
   const failures = (disruption.failures ?? 0) + 1;
-  const pause = Math.min(longestPauseMilliseconds, 60_000 * 2 ** Math.min(failures - 1, 10));
+  const first = isUrgent(disruption.cause) ? 1_000 : 60_000;
+  const pause = Math.min(longestPauseMilliseconds, first * 2 ** Math.min(failures - 1, 10));
   const isRepeated = isAhead(pod, disruption) || (pod !== undefined && !isDisrupted(pod));
   const why = within(problemOfCapture(checkpoint), `The checkpoint ${checkpoint.metadata.name} failed`);
   const problem = { ...why, ...(isRepeated && { retryAt: new Date(now.getTime() + pause).toISOString() }) };
   const again = isRepeated
-    ? `is repeated after ${pause / 60_000} min, if its node still leaves`
+    ? `is repeated after ${pause < 60_000 ? `${pause / 1_000} s` : `${pause / 60_000} min`}, if its node still leaves`
     : "is repeated if its Pod is deleted or its node leaves";
   const message = sandbox.status?.message ?? "";
   const status = changed(state, "Running", { message, drop: ["SandboxPaused"] });
