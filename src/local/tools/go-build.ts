@@ -25,15 +25,23 @@ interface BuildOptions {
  */
 export async function goBuild(go: string, build: GoBuild, output: string, options: BuildOptions): Promise<void> {
   const set = Object.entries(build.set).map(([symbol, value]) => `-X ${symbol}=${value}`);
-  const args = ["build", "-trimpath", "-ldflags", ["-s", "-w", ...set].join(" "), "-o", output, build.package];
+  await runGo(go, ["build", "-trimpath", "-ldflags", ["-s", "-w", ...set].join(" "), "-o", output], build, options);
+}
+
+/** Downloads the modules of a program that Go does not have yet. */
+export async function goDownload(go: string, build: GoBuild, options: BuildOptions): Promise<void> {
+  await runGo(go, ["list", "-deps"], build, options);
+}
+
+async function runGo(go: string, args: readonly string[], build: GoBuild, options: BuildOptions): Promise<void> {
   try {
     const environment = { ...options.environment, ...(await knownExperiment(go, build, options)) };
     const [program, ...before] = options.lowPriority === true ? ["nice", "-n", "19", go] : [go];
-    await runProgram(program, [...before, ...args], {
+    await runProgram(program, [...before, ...args, build.package], {
       ...options,
       environment: { ...environment, GOPROXY: await goModuleSources(go, environment) },
       cwd: build.module,
-      what: `go build ${build.package}`,
+      what: `go ${args[0]} ${build.package}`,
     });
   } catch (error) {
     if (!(error instanceof RametError) || error.code !== "Internal") throw error;

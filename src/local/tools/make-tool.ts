@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import type { FairTurns } from "../../base/fair-turns.ts";
 import type { Downloader } from "./download.ts";
-import { goBuild } from "./go-build.ts";
+import { goBuild, goDownload } from "./go-build.ts";
 import type { ProgressLine } from "./progress.ts";
 import type { Tool } from "./tool.ts";
 
@@ -74,12 +74,15 @@ async function build(tool: Tool, directory: string, options: MakeOptions): Promi
   const { line, signal = new AbortController().signal } = options;
   const go = await options.findGo();
   if (go === undefined) throw new RametError("ToolMissing", "cannot build it: Go is not installed");
+  const { goEnvironment, lowPriority } = options;
+  // A canceled build leaves its files.
+  const how = { environment: { ...goEnvironment, GOTMPDIR: directory }, lowPriority, signal };
+  line.doing("downloading the modules of its sources");
+  await goDownload(go, tool.build, how);
+  line.doing("waiting for other builds");
   const work = async (): Promise<void> => {
     line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
-    const { goEnvironment, lowPriority } = options;
-    // A canceled build leaves its files.
-    const environment = { ...goEnvironment, GOTMPDIR: directory };
-    await goBuild(go, tool.build, join(directory, tool.name), { environment, lowPriority, signal });
+    await goBuild(go, tool.build, join(directory, tool.name), how);
   };
   await options.builds.run("", work, signal);
   return "built";
