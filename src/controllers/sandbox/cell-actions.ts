@@ -1,6 +1,6 @@
 import { clientEnvironment } from "../../api/pod/client-environment.ts";
 import { containerSpec } from "../../api/pod/container-spec.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { RametSandboxStatus, Sandbox } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest, requestedEnvironment, type RequestSeal } from "../../api/names/init-request.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
@@ -83,7 +83,7 @@ function startSandbox(
     const target = await runtime.identified(sandboxRef(sandbox, pod), signal);
     const startingPod = formerPods.starts(sandbox, target, pod.spec.nodeName);
     signal.throwIfAborted();
-    if (startingPod !== undefined) await recordStart(sandbox, startingPod, dependencies);
+    await recordStart(sandbox, { startingPod, source }, dependencies);
     await giveFirstCredentials(sandbox, { target, template, signal }, dependencies);
     const started = await (source === undefined || !startsSandbox(source.parts)
       ? runtime.boot(target, environment, signal)
@@ -102,10 +102,13 @@ function startSandbox(
   });
 }
 
-/** Other controllers stop this copy if its Pod is removed without the word of its node. Until they can know it, the cell gets nothing. */
+/**
+ * Other controllers stop this copy if its Pod is removed without the word of its node, and layers that the sandbox may use are not
+ * removed. Until others can know that, the cell gets nothing.
+ */
 async function recordStart(
   { metadata }: Sandbox,
-  startingPod: KnownCell,
+  { startingPod, source }: { startingPod?: KnownCell | undefined; source: RestoreSource | undefined },
   { cache, sandboxWrites, statuses }: SandboxDependencies,
 ): Promise<void> {
   const cached = cache.sandbox(keyOf(metadata));
@@ -113,7 +116,9 @@ async function recordStart(
   if (sandbox?.metadata.uid !== metadata.uid)
     throw new RametError("Conflict", `The sandbox ${metadata.name} was deleted before its start`);
   const { status = {} } = sandbox;
-  const recorded = { ...status, ramet: { ...status.ramet, startingPod } };
+  const added = { ...defined({ startingPod }), ...withLayersOf(source, status.ramet) };
+  if (Object.keys(added).length === 0) return;
+  const recorded = { ...status, ramet: { ...status.ramet, ...added } };
   try {
     await sandboxWrites.write(sandbox, () => statuses.write(sandbox, recorded));
   } catch (thrown) {
@@ -121,6 +126,20 @@ async function recordStart(
     const what = `The start of the sandbox cannot be recorded: ${error.message}`;
     throw new RametError("Unavailable", what, { retryable: true, cause: error });
   }
+}
+
+/** The layers that the sandbox may have, until it is known which: those from before, and those of what is restored. */
+export function withLayersOf(
+  source: Pick<RestoreSource, "parts"> | undefined,
+  { layers = [], layerBytes = [] }: Pick<RametSandboxStatus, "layers" | "layerBytes"> = {},
+): Pick<RametSandboxStatus, "layers" | "layerBytes"> {
+  const restored = source?.parts.flatMap((part) => part.layers ?? []) ?? [];
+  const added = restored.filter(({ checkpointId }) => !layers.includes(checkpointId));
+  if (added.length === 0) return {};
+  return {
+    layers: [...layers, ...added.map(({ checkpointId }) => checkpointId)],
+    layerBytes: [...layers.map((_, index) => layerBytes[index] ?? 0), ...added.map(({ sizeBytes }) => sizeBytes)],
+  };
 }
 
 function restoreSandboxInPlace(
@@ -134,6 +153,7 @@ function restoreSandboxInPlace(
   calls.drop(pod, "load");
   calls.start(sandbox, pod, "restoreInPlace", async (signal) => {
     const target = await runtime.identified(sandboxRef(sandbox, pod), signal);
+    await recordStart(sandbox, { source }, dependencies);
     await giveFirstCredentials(sandbox, { target, template, signal }, dependencies);
     const reportsPrograms = isOfClaim(sandbox) ? undefined : true;
     const restore = restorePartsInPlace(backends, { source, target, environment, request, reportsPrograms, signal });

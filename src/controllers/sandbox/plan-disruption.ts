@@ -57,10 +57,14 @@ function disruptionUnderWay(state: SandboxState): Disruption | undefined {
   const outcome = disruptionPolicyOf(pod) === "Pause" ? "Pausing" : "Migrating";
   const { nodeName } = pod.spec;
   const { uid: podUID } = pod.metadata;
-  // A mark that leaves little time starts with short pauses again.
-  const isRepeated = recorded?.podUID === podUID && (recorded.cause === cause || !isUrgent(cause));
-  const failures = isRepeated ? recorded.failures : undefined;
-  return { cause, at: now.toISOString(), outcome, podUID, ...defined({ nodeName, failures }) };
+  const begun = { cause, at: now.toISOString(), outcome, podUID, ...defined({ nodeName }) };
+  return { ...begun, ...failuresBefore(recorded, begun) };
+}
+
+/** A cause that leaves little time starts with short pauses again. */
+function failuresBefore(before: Disruption | undefined, { cause, podUID }: Disruption): Pick<Disruption, "failures"> {
+  if (before === undefined || before.podUID !== podUID) return {};
+  return before.cause !== cause && isUrgent(cause) ? {} : defined({ failures: before.failures });
 }
 
 /** Why a disruption begins now: others end the Pod, or its node leaves and it is the sandbox's turn. */

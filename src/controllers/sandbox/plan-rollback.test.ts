@@ -344,6 +344,20 @@ describe("a rollback", () => {
     expect(next.status?.ramet?.rollback).toEqual({ request: digest, refused: true, before: "0" });
   });
 
+  it("reports what the cell does, although the checkpoint cannot be restored any more", () => {
+    const world = { sandbox: sandbox({ phase: "Running" }), pod: pod("old") };
+    const { request } = stateOf(world).rollback!;
+    const rollback = { request, origin: { kind: "impossible", error }, needsNewPod: false } as const;
+    const ofCall = (restoreInPlace: SandboxState["restoreInPlace"]) =>
+      planSandbox({ ...stateOf({ ...world, restoreInPlace }), rollback });
+    expect(rolledBack(ofCall(undefined).status)).toMatchObject({ status: "False" });
+    const waiting = ofCall({ state: "running", failures: 0 });
+    expect([waiting.actions, rolledBack(waiting.status)]).toEqual([[], undefined]);
+    const { status } = ofCall(answered);
+    expect(status?.ramet).toMatchObject({ generation: 2, restoredFrom: "c-1", rollback: { request: digest } });
+    expect(rolledBack(status)).toMatchObject({ status: "True", reason: "Succeeded" });
+  });
+
   it("calls the cell of a running Pod once, and reports the cell's outcome", () => {
     fc.assert(
       fc.property(starts, (restoreInPlace) => {

@@ -37,13 +37,32 @@ export function withRollback(state: SandboxState, plan: SandboxPlan): SandboxPla
       return planRestoreInPlace(state, plan, { pod, ...decision, request: rollback.request.digest });
     return { actions: [], status: beginning(state, rollback.request.digest, decision.source) };
   }
-  const status = plan.status ?? sandbox.status ?? {};
+  return planWithoutSource(state, plan, { decision, request: rollback.request });
+}
+
+/** The rollback waits, or it is refused. */
+function planWithoutSource(
+  state: SandboxState,
+  plan: SandboxPlan,
+  {
+    decision,
+    request: { digest: request, to },
+  }: RollbackRequest & { decision: Exclude<Decision, { source: unknown }> },
+): SandboxPlan {
+  const status = plan.status ?? state.sandbox.status ?? {};
   if ("wait" in decision) {
     const condition = notRolledBack("Pending", decision.wait);
     return { ...plan, status: withRolledBack(state, status, condition) };
   }
-  return { ...plan, status: refused(state, status, { request: rollback.request.digest, error: decision.refusal }) };
+  // What the cell does counts, also if the rollback would be refused now.
+  const { restoreInPlace: call, pod } = state;
+  if (call?.state === "running") return plan;
+  if (call?.state === "done" && pod !== undefined)
+    return { actions: plan.actions, status: restoredInPlace(state, call.value, { pod, request, to }) };
+  return { ...plan, status: refused(state, status, { request, error: decision.refusal }) };
 }
+
+type RollbackRequest = Pick<NonNullable<SandboxState["rollback"]>, "request">;
 
 type Decision = { source: RestoreSource; template: PodTemplateSpec } | { wait: string } | { refusal: RametError };
 
@@ -180,7 +199,8 @@ function planRestoreInPlace(state: SandboxState, plan: SandboxPlan, restore: Res
   if (restoreInPlace === undefined)
     return { ...plan, actions: [...plan.actions, { do: "restoreSandboxInPlace", ...restore }] };
   if (restoreInPlace.state === "done") {
-    const status = restoredInPlace(state, restoreInPlace.value, restore);
+    const { pod, request, source } = restore;
+    const status = restoredInPlace(state, restoreInPlace.value, { pod, request, to: source.name.checkpointId });
     return { actions: plan.actions, status, ...hiddenFiles(state.rollback?.origin) };
   }
   if (restoreInPlace.state === "running") return plan;
@@ -188,11 +208,15 @@ function planRestoreInPlace(state: SandboxState, plan: SandboxPlan, restore: Res
   return { ...plan, status: refused(state, status, { request: restore.request, error: restoreInPlace.error }) };
 }
 
-function restoredInPlace(state: SandboxState, outcome: StartOutcome, { pod, source, request }: RestoreInPlaceRequest) {
+function restoredInPlace(
+  state: SandboxState,
+  outcome: StartOutcome,
+  { pod, request, to }: Pick<RestoreInPlaceRequest, "pod" | "request"> & { to: string },
+): SandboxStatus {
   const status = running(state, pod, outcome);
   const rollback = { request, ...defined({ programs: outcome.programs }) };
   const answered = { ...status, ramet: { ...status.ramet, rollback } };
-  const message = `The sandbox was restored from the checkpoint ${source.name.checkpointId}`;
+  const message = `The sandbox was restored from the checkpoint ${outcome.checkpointId ?? to}`;
   return withRolledBack(state, answered, { status: "True", reason: "Succeeded", message });
 }
 
