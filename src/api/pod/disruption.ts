@@ -92,6 +92,20 @@ export function chosenDisruption(given: Readonly<Record<string, string>> = {}, f
   return defined({ [onDisruption]: policy, [checkpointEvery]: every, [checkpointsKept]: kept });
 }
 
+/**
+ * A Pod template with what a set, or a Sandbox without a template of its own, says itself.
+ * @throws RametError `InvalidArgument` that names an annotation
+ */
+export function withOwnDisruption<T extends object>(
+  template: T & { metadata?: { annotations?: Record<string, string> | undefined } | undefined },
+  own: { annotations?: Readonly<Record<string, string>> | undefined },
+): T {
+  const chosen = chosenDisruption(own.annotations, "metadata");
+  if (Object.keys(chosen).length === 0) return template;
+  const { metadata } = template;
+  return { ...template, metadata: { ...metadata, annotations: { ...metadata?.annotations, ...chosen } } };
+}
+
 /** How often the sandbox of a Pod is captured. Nobody can override `none` of an administrator. */
 export function intervalAnnotation(
   { [annotations.checkpointEvery]: chosen }: Readonly<Record<string, string>>,

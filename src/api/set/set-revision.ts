@@ -5,7 +5,7 @@ import type { SandboxSet } from "../kinds/sandbox-set.ts";
 import type { SandboxTemplate, SandboxTemplateSpec } from "../kinds/sandbox-template.ts";
 import type { SandboxManifest } from "../kinds/sandbox.ts";
 import { annotations, labels, restoreFrom, restoreFromAnnotations } from "../names/labels.ts";
-import { chosenDisruption } from "../pod/disruption.ts";
+import { withOwnDisruption } from "../pod/disruption.ts";
 import { templateRevision } from "../pod/restore-spec.ts";
 import { apiVersion } from "../schema/kind.ts";
 import { parsePodTemplate } from "../schema/pod-template.ts";
@@ -37,7 +37,7 @@ export function setRevision(
   resolve: ResolveOrigin,
 ): SetRevision {
   checkName(set);
-  const template = withChoiceOf(set, pinned(podTemplate(set, named), resolve));
+  const template = withOwnDisruption<Template>(pinned(podTemplate(set, named), resolve), set.metadata);
   const spec = { template, ...otherFields(set.spec, named?.spec) };
   const hash = templateRevision(spec);
   const reference = set.spec.templateRef;
@@ -97,14 +97,6 @@ function pinned(template: Template, resolve: ResolveOrigin): Template {
   const written = Object.keys(annotations).filter(isRestoreFrom);
   const ids = written.map((key): [string, string] => [key, id]);
   return { ...template, metadata: { ...metadata, annotations: Object.fromEntries([...others, ...ids]) } };
-}
-
-/** With what the set itself says of the end of its sandboxes' Pods. */
-function withChoiceOf({ metadata: set }: Pick<SandboxSet, "metadata">, template: Template): Template {
-  const chosen = chosenDisruption(set.annotations, "metadata");
-  if (Object.keys(chosen).length === 0) return template;
-  const metadata = (template["metadata"] ?? {}) as { annotations?: Strings };
-  return { ...template, metadata: { ...metadata, annotations: { ...metadata.annotations, ...chosen } } };
 }
 
 function isRestoreFrom(key: string): boolean {

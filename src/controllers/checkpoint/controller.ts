@@ -41,7 +41,7 @@ export function checkpointWatches({
   const waitingFor = ({ metadata }: Sandbox): string[] =>
     cache
       .checkpointsOf(keyOf(metadata))
-      .filter((one) => isUnfinished(one) && !hasBegun(one))
+      .filter((one) => (isUnfinished(one) && !hasBegun(one)) || holdsNext(one, { cache }))
       .map((one) => keyOf(one.metadata));
   return [
     watching(informers.checkpoints, withNext),
@@ -71,7 +71,7 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
 }
 
 /** Whether the next capture of a sandbox whose Pod is being ended waits until this one, which has its name, is removed from the store. */
-function holdsNext({ metadata, spec }: Checkpoint, { cache }: CheckpointDependencies): boolean {
+function holdsNext({ metadata, spec }: Checkpoint, { cache }: Pick<CheckpointDependencies, "cache">): boolean {
   const sandbox = cache.sandbox(`${metadata.namespace}/${spec.sandboxName ?? ""}`);
   if (sandbox === undefined || metadata.deletionTimestamp === undefined) return false;
   return isUnderWay(sandbox.status?.ramet?.disruption) && metadata.name === disruptionCheckpointName(sandbox);

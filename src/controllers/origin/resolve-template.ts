@@ -1,6 +1,7 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { type ContentFields, contentsByDefault } from "../../api/kinds/checkpoint-spec.ts";
 import { RametError } from "../../base/errors.ts";
+import { withOwnDisruption } from "../../api/pod/disruption.ts";
 import { parsePodTemplate, type PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { PauseStrategy } from "../../api/kinds/sandbox-parts.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -20,7 +21,7 @@ export interface ResolvedTemplate {
 
 /** A Sandbox, or the model of a new one. */
 interface TemplateOwner {
-  metadata: { namespace: string };
+  metadata: { namespace: string; annotations?: Record<string, string> | undefined };
   spec: Pick<Sandbox["spec"], "template" | "templateRef" | "volumeClaimTemplates" | keyof ContentFields>;
 }
 
@@ -55,8 +56,9 @@ export function resolveTemplate(
 
 /** The sandbox's own volume claims take precedence over the template's. */
 function fromObject(sandbox: TemplateOwner, { metadata, spec }: SandboxTemplate, borrowed: boolean): ResolvedTemplate {
+  const template = parsePodTemplate(spec.template, `SandboxTemplate ${metadata.name}: spec.template`);
   return {
-    template: parsePodTemplate(spec.template, `SandboxTemplate ${metadata.name}: spec.template`),
+    template: borrowed ? withOwnDisruption(template, sandbox.metadata) : template,
     borrowed,
     contents: contentsByDefault(sandbox.spec, spec),
     pauseStrategy: spec.pauseStrategy,

@@ -116,7 +116,7 @@ function cellsOf(
 /** One that a pause waits for comes before the waiting ones. */
 export function otherCheckpoint(checkpoints: readonly Checkpoint[]): Checkpoint | undefined {
   const others = checkpoints.filter((one) => isOrWillBeCaptured(one) && !isPauseCheckpoint(one));
-  return others.find(delaysPause) ?? others[0];
+  return others.find(delaysPause) ?? others.find((one) => !isAutomatic(one)) ?? others[0];
 }
 
 /**

@@ -12,6 +12,7 @@ import { desiredEgress } from "../origin/egress.ts";
 import { noRestoredVolumes } from "../volumes/restored-volumes.ts";
 import { planUnsaved } from "./plan-disruption.ts";
 import { planSandbox } from "./plan.ts";
+import { running } from "./status.ts";
 import type { SandboxState } from "./state.ts";
 
 const now = new Date("2030-01-01T00:00:00Z");
@@ -326,7 +327,37 @@ describe("a sandbox that cannot be captured", () => {
     // The creation is repeated.
     expect(planUnsaved(state, planSandbox(state), new RametError("Unavailable", "no answer"))).toBeUndefined();
     const announced = stateOf({ pod: pod({ isDeleting: false, reason: "PreemptionByScheduler" }) });
-    expect(planUnsaved(announced, planSandbox(announced), forbidden)).toBeUndefined();
+    expect(planUnsaved(announced, planSandbox(announced), forbidden)).toMatchObject({
+      actions: [],
+      status: { phase: "Running", ramet: { disruption: { outcome: "Withdrawn" } } },
+    });
+  });
+
+  it("runs on if its checkpoint cannot be created while its node leaves, and is captured later", () => {
+    const state = stateOf({
+      pod: pod({ isDeleting: false }),
+      departure: { cause: "NodeCordoned", mark: "it is cordoned", turn: "now" },
+    });
+    const full = new RametError("Forbidden", "exceeded quota: checkpoints");
+    const { status, transitions, actions } = planUnsaved(state, planSandbox(state), full) ?? {};
+    expect(actions).toEqual([]);
+    const cause = "The checkpoint cannot be created: exceeded quota: checkpoints";
+    const retryAt = new Date(now.getTime() + 60_000).toISOString();
+    expect(status).toMatchObject({
+      phase: "Running",
+      ramet: { disruption: { outcome: "Withdrawn", failures: 1, problem: { code: "Forbidden", cause, retryAt } } },
+    });
+    expect(transitions?.[0]?.note).toContain("repeated after 1 min");
+  });
+
+  it("is still to be captured when a rollback in its Pod ends meanwhile", () => {
+    const state = stateOf({ sandbox: sandbox({ ramet: underWay() }) });
+    const outcomeIn = (uid: string) => {
+      const own = Pod.parse({ ...pod(), metadata: { ...pod().metadata, uid } });
+      return running(state, own, { generation: 2, phases: {} }).ramet?.disruption?.outcome;
+    };
+    expect(outcomeIn(pod().metadata.uid)).toBe("Migrating");
+    expect(outcomeIn("next")).toBe("Migrated");
   });
 
   it("is lost if its Pod ended before the capture was requested", () => {

@@ -5,7 +5,7 @@ import type { Pod } from "../../api/schema/pod.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { captureProgress, checkpointState } from "../../api/state/checkpoint.ts";
 import { isUrgent } from "../../api/state/node.ts";
-import { printProblem, problemIn, within } from "../../api/state/problem.ts";
+import { printProblem, problemIn, problemOf, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { soonest } from "../../kube/controller.ts";
 import type { Transition } from "../../kube/events.ts";
@@ -152,7 +152,10 @@ function notCaptured(state: SandboxState, disruption: Disruption, checkpoint: Ch
   if (pod !== undefined && isOwnEnd) return planLost(state) ?? { actions: [], status: ended(state, pod) };
   const why = within(problemOfCapture(checkpoint), `the checkpoint ${checkpoint.metadata.name} failed`);
   if (pod !== undefined && !isEnded(pod)) {
-    if (pod.metadata.deletionTimestamp === undefined) return withdrawn(state, disruption, checkpoint);
+    if (pod.metadata.deletionTimestamp === undefined) {
+      const failed = within(problemOfCapture(checkpoint), `The checkpoint ${checkpoint.metadata.name} failed`);
+      return withdrawn(state, disruption, { checkpoint, why: failed });
+    }
     if (passing.has(why.code)) return again(state, disruption, { checkpoint, pod, why });
   }
   return unsaved(state, disruption, reasonOf(disruption, why));
@@ -222,13 +225,16 @@ const mostAgainMilliseconds = 10_000;
  * It runs on. A capture ahead of the end of its Pod is repeated after growing pauses, any other one when somebody deletes the Pod or its
  * node leaves.
  */
-function withdrawn(state: SandboxState, disruption: Disruption, checkpoint: Checkpoint): SandboxPlan {
+function withdrawn(
+  state: SandboxState,
+  disruption: Disruption,
+  { checkpoint, why }: { checkpoint?: Checkpoint; why: Problem },
+): SandboxPlan {
   const { sandbox, pod, now } = state;
   const failures = (disruption.failures ?? 0) + 1;
   const first = isUrgent(disruption.cause) ? 1_000 : 60_000;
   const pause = Math.min(longestPauseMilliseconds, first * 2 ** Math.min(failures - 1, 10));
   const isRepeated = isAhead(pod, disruption) || (pod !== undefined && !isDisrupted(pod));
-  const why = within(problemOfCapture(checkpoint), `The checkpoint ${checkpoint.metadata.name} failed`);
   const problem = { ...why, ...(isRepeated && { retryAt: new Date(now.getTime() + pause).toISOString() }) };
   const again = isRepeated
     ? `is repeated after ${pause < 60_000 ? `${pause / 1_000} s` : `${pause / 60_000} min`}, if its node still leaves`
@@ -238,7 +244,7 @@ function withdrawn(state: SandboxState, disruption: Disruption, checkpoint: Chec
   const endedAt = now.toISOString();
   const note = `${printProblem(problem)}. The sandbox runs on, and the capture ${again}`;
   return {
-    actions: [{ do: "deleteCheckpoint", checkpoint }],
+    actions: checkpoint === undefined ? [] : [{ do: "deleteCheckpoint", checkpoint }],
     status: withDisruption(status, { ...disruption, outcome: "Withdrawn", endedAt, failures, problem }),
     transitions: [{ type: "Warning", reason: "CheckpointFailed", action: "Capture", note }],
   };
@@ -278,12 +284,18 @@ function stuck(departure: Departure): Transition {
 /** For a turn that no event announces. */
 const departureMilliseconds = 30_000;
 
-/** For a checkpoint of a disruption that cannot be created, as in a namespace that is being deleted. Undefined: it is repeated. */
+/**
+ * For a checkpoint of a disruption that cannot be created, as in a namespace that is being deleted or has too many. A sandbox whose Pod
+ * nobody deletes runs on. Undefined: it is repeated.
+ */
 export function planUnsaved(state: SandboxState, plan: SandboxPlan, error: RametError): SandboxPlan | undefined {
   const isRefused = error.code === "Forbidden" || error.code === "InvalidArgument";
   const isOfDisruption = plan.actions.some((one) => one.do === "createPauseCheckpoint" && one.isOfDisruption === true);
   const { pod } = state;
-  if (!isRefused || !isOfDisruption || pod?.metadata.deletionTimestamp === undefined) return undefined;
+  if (!isRefused || !isOfDisruption || pod === undefined) return undefined;
+  const begun = plan.status?.ramet?.disruption;
+  if (pod.metadata.deletionTimestamp === undefined)
+    return begun && withdrawn(state, begun, { why: within(problemOf(error), "The checkpoint cannot be created") });
   const continued = planLost(state);
   if (continued !== undefined) return withRemovedPods(state, continued);
   const what = "Its Pod was ended, and its state could not be saved: the checkpoint cannot be created";

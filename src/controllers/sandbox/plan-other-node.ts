@@ -7,7 +7,6 @@ import { firstNoTargetMilliseconds, noTargetMilliseconds, pendingMilliseconds } 
 import { isUnderWay } from "../cluster/pause-checkpoint.ts";
 import { causeOfEndedStart, endProblem, isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
 import { listed } from "../volumes/restored-volumes.ts";
-import { isResume } from "./rollback.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, failed, notReady } from "./status.ts";
 
@@ -47,12 +46,12 @@ export function planOtherNode(state: SandboxState, pod: Pod): SandboxPlan {
 const mostEndedPods = 3;
 
 /**
- * Replaces a Pod that ended during a resume, if its node, the loss of its node or the death of its cell ended it: what the sandbox is
+ * Replaces a Pod that ended during a resume or a rollback, if its node, the loss of its node or the death of its cell ended it: what the sandbox is
  * resumed from is still there. Undefined: the Pod's end is that of the sandbox.
  */
 export function planNextPod(state: SandboxState, pod: Pod): SandboxPlan | undefined {
   const { sandbox } = state;
-  const cause = isResume(sandbox) ? causeOfEndedStart(pod) : undefined;
+  const cause = sandbox.status?.phase === "Resuming" ? causeOfEndedStart(pod) : undefined;
   const before = sandbox.status?.ramet?.endedPods ?? [];
   const endedPods = [...new Set([...before, pod.metadata.uid])];
   if (cause === undefined || endedPods.length > mostEndedPods) return undefined;

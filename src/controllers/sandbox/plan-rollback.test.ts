@@ -10,6 +10,7 @@ import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import { Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
+import { otherCheckpoint } from "./gather.ts";
 import { planSandbox } from "./plan.ts";
 import { cellResources } from "../../api/pod/cell-container.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
@@ -391,17 +392,42 @@ describe("a rollback", () => {
     expect(planned(["memory", "filesystem"])).toContain("restoreSandboxInPlace");
   });
 
-  it("deletes only the Pod that it replaces, while its checkpoint exists and no other is being taken", () => {
+  it("deletes only the Pod that it replaces, while its checkpoint exists and no other is being taken, and those that have ended", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { sandbox: one, origin, otherCheckpoint } = state;
         const deletions = planSandbox(state).actions.filter((action) => action.do === "deletePod");
         if (rollbackUnderWay(one) === undefined || deletions.length === 0) return;
+        if (state.pod?.metadata.uid === "new") {
+          expect(state.pod.status?.phase).toBe("Failed");
+          return;
+        }
         expect(deletions.map(({ pod: { metadata } }) => metadata.uid)).toEqual(["old"]);
         expect(origin.kind).toBe("checkpoint");
         if (state.pod?.status?.phase === "Running") expect(otherCheckpoint).toBeUndefined();
       }),
     );
+  });
+
+  it("does not wait for an automatic checkpoint that has not begun, and waits for those of users", () => {
+    const labels = { "ramet.dev/purpose": "automatic" };
+    const waiting = { ...other.metadata.annotations, [annotations.waitsTurn]: "true" };
+    const checkpointOf = (metadata: object, phase = "Pending") =>
+      Checkpoint.parse({ ...other, metadata: { ...other.metadata, ...metadata }, status: { phase } });
+    const [ofUser, automatic, begun] = [
+      checkpointOf({ annotations: waiting }),
+      checkpointOf({ annotations: waiting, labels }),
+      checkpointOf({ annotations: waiting, labels }, "Creating"),
+    ];
+    const parts = { sandbox: sandbox({ phase: "Running" }), pod: pod("old") };
+    const actionsOf = (one: Checkpoint) =>
+      planSandbox(stateOf({ ...parts, otherCheckpoint: one })).actions.map((action) => action.do);
+    expect(actionsOf(automatic)).toEqual(["restoreSandboxInPlace"]);
+    for (const one of [ofUser, begun]) expect(actionsOf(one)).toEqual([]);
+    const rollingBack = stateOf({ sandbox: sandbox({ phase: "Resuming", ...underWay }), pod: pod("old") });
+    const deletionsOf = (one: Checkpoint) => planSandbox({ ...rollingBack, otherCheckpoint: one }).actions.length;
+    expect([automatic, ofUser, begun].map(deletionsOf)).toEqual([1, 0, 0]);
+    expect(otherCheckpoint([automatic, ofUser])).toBe(ofUser);
   });
 
   it("that is refused after it has begun leaves the last one in effect", () => {

@@ -1,4 +1,4 @@
-import { volumeParts } from "../../api/kinds/checkpoint.ts";
+import { type Checkpoint, volumeParts } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
@@ -7,7 +7,7 @@ import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { engineOfParts, memoryPart } from "../../backends/checkpoint-record.ts";
-import { hasFailed, isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
+import { hasBegun, hasFailed, isAutomatic, isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
 import { findCondition, report } from "../../kube/conditions.ts";
 import { lastRollback } from "../cluster/pause-checkpoint.ts";
 import { cellRuns, isEnded, probesProgram } from "../cluster/pod-facts.ts";
@@ -83,7 +83,14 @@ function decide(state: SandboxState, { origin, request }: NonNullable<SandboxSta
  */
 function checkpointUnderWay({ pauseCheckpoint, otherCheckpoint }: SandboxState, pauses: boolean): string | undefined {
   if (pauseCheckpoint !== undefined && isUnfinished(pauseCheckpoint)) return pauseCheckpoint.metadata.name;
-  return pauses ? undefined : otherCheckpoint?.metadata.name;
+  return pauses || otherCheckpoint === undefined || isSkipped(otherCheckpoint)
+    ? undefined
+    : otherCheckpoint.metadata.name;
+}
+
+/** Nobody has requested it, and it may wait for a program that the rollback repairs. */
+function isSkipped(checkpoint: Checkpoint): boolean {
+  return isAutomatic(checkpoint) && !hasBegun(checkpoint);
 }
 
 function isPauseComplete({ status }: SandboxState["sandbox"]): boolean {
@@ -234,7 +241,7 @@ export function planRollingBack(state: SandboxState): SandboxPlan | undefined {
   const obstacle = obstacleTo(state, underWay);
   if (obstacle !== undefined) return { actions: [], status: withdrawn(state, pod, underWay, obstacle) };
   // A checkpoint of this Pod was requested before the rollback, and would be lost with the Pod.
-  if (state.otherCheckpoint !== undefined && !isEnded(pod)) return { actions: [] };
+  if (state.otherCheckpoint !== undefined && !isSkipped(state.otherCheckpoint) && !isEnded(pod)) return { actions: [] };
   return { actions: [{ do: "deletePod", pod }] };
 }
 

@@ -204,7 +204,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
   const resumed = sandbox.status?.phase === "Resuming";
   const { rollback, restoredFrom: before, removedPods } = sandbox.status?.ramet ?? {};
   const { generation, bootMilliseconds, initRequest, phases } = started;
-  const disruption = migrated(state);
+  const disruption = migrated(state, pod);
   const claims = lastingClaims(pod);
   const status = changed(state, "Running", {
     conditions: [
@@ -233,7 +233,9 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
   };
 }
 
-function migrated({ sandbox: { status = {} }, now }: SandboxState): RametSandboxStatus["disruption"] {
+/** One that has begun in this Pod is not over when a rollback in place is. */
+function migrated({ sandbox: { status = {} }, now }: SandboxState, pod: Pod): RametSandboxStatus["disruption"] {
+  if (status.ramet?.disruption?.podUID === pod.metadata.uid) return status.ramet.disruption;
   const disruption = settled(status, { Migrating: "Migrated", Restoring: "Restored" });
   const isNew = disruption?.outcome !== status.ramet?.disruption?.outcome;
   return disruption && (isNew ? { ...disruption, endedAt: now.toISOString() } : disruption);
