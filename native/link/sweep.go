@@ -16,7 +16,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -36,9 +35,9 @@ const (
 	mostOfList = 16 << 20
 )
 
-// ofNamespace is the name of a directory that a kubelet has made for the Pods of a namespace: the UID of the namespace, or that with a
-// number for what an interrupted removal has moved out of a deep tree. No other directory is touched.
-var ofNamespace = regexp.MustCompile(`^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.[0-9]+)?$`)
+// ofNamespace is the name of a directory that a kubelet has made for the Pods of a namespace: the UID of the namespace. No other directory
+// is touched.
+var ofNamespace = regexp.MustCompile(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 func sweepForever(args []string) int {
 	if len(args) != 1 {
@@ -81,13 +80,12 @@ func sweep(ctx context.Context, directory string, uids func(context.Context) (ma
 		return nil, fmt.Errorf("listing the namespaces: %w", err)
 	}
 	var removed []string
-	// What was moved out of a tree comes before the tree, from which more may have to be moved to the same name.
-	for _, entry := range slices.Backward(entries) {
-		name := ofNamespace.FindStringSubmatch(entry.Name())
-		if !entry.IsDir() || name == nil || existing[name[1]] {
+	for _, entry := range entries {
+		name := entry.Name()
+		if !entry.IsDir() || !ofNamespace.MatchString(name) || existing[name] {
 			continue
 		}
-		path := filepath.Join(directory, entry.Name())
+		path := filepath.Join(directory, name)
 		if failed := tree.Remove(path); failed != nil {
 			err = errors.Join(err, failed)
 			continue

@@ -11,7 +11,7 @@ import (
 // mostOpen is how many levels are open while a tree is removed. What is deeper is moved up, so that no depth is too great.
 const mostOpen = 100
 
-// Remove removes a directory. A missing one is no error.
+// Remove removes a directory. A missing one is no error. An interrupted removal leaves nothing beside it.
 func Remove(path string) error {
 	parent, err := unix.Open(filepath.Dir(path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
@@ -21,47 +21,45 @@ func Remove(path string) error {
 		return failed("Opening", filepath.Dir(path), err)
 	}
 	defer func() { _ = unix.Close(parent) }()
-	r := &remover{parent: parent, root: filepath.Base(path)}
-	for next := []string{r.root}; len(next) > 0; next, r.deep = r.deep, nil {
-		for _, name := range next {
-			if err := r.entry(parent, name, name, 0); err != nil {
-				return named(err, path)
-			}
+	name := filepath.Base(path)
+	root, err := unlinkOrOpen(parent, name, path)
+	if err != nil || root == removed {
+		return err
+	}
+	defer func() { _ = unix.Close(root) }()
+	r := &remover{root: root}
+	for {
+		before := r.moved
+		if err := eachEntry(root, func(entry string) error { return r.entry(root, entry, entry, 1) }); err != nil {
+			return named(err, path)
+		}
+		err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
+		if err == nil || err == unix.ENOENT {
+			return nil
+		}
+		// What is moved into a directory while it is read may not be found.
+		if err != unix.ENOTEMPTY || r.moved == before {
+			return failed("Removing", path, err)
 		}
 	}
-	return nil
 }
 
 type remover struct {
-	// parent has the root of the tree and, as `<root>.<n>`, what was too deep.
-	parent int
-	root   string
-	moved  int
-	// deep are the names of those that are yet to be removed.
-	deep []string
+	// root gets what is too deep, under unused names.
+	root  int
+	moved int
 }
 
 func (r *remover) entry(directory int, name, path string, level int) error {
-	err := unix.Unlinkat(directory, name, 0)
-	if err == nil || err == unix.ENOENT {
-		return nil
+	child, err := unlinkOrOpen(directory, name, path)
+	if err != nil || child == removed {
+		return err
 	}
-	if err != unix.EISDIR && err != unix.EPERM {
-		return failed("Removing", path, err)
-	}
+	defer func() { _ = unix.Close(child) }()
 	if level > mostOpen {
 		return r.moveUp(directory, name, path)
 	}
-	child, err := openBelow(directory, name, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err == unix.EXDEV {
-		return failed("Removing", path, errors.New("another file system is mounted there"))
-	}
-	if err != nil {
-		return failed("Opening", path, err)
-	}
-	err = eachEntry(child, func(entry string) error { return r.entry(child, entry, path+"/"+entry, level+1) })
-	_ = unix.Close(child)
-	if err != nil {
+	if err := eachEntry(child, func(entry string) error { return r.entry(child, entry, path+"/"+entry, level+1) }); err != nil {
 		return err
 	}
 	if err := unix.Unlinkat(directory, name, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
@@ -70,13 +68,39 @@ func (r *remover) entry(directory int, name, path string, level int) error {
 	return nil
 }
 
-// moveUp moves a directory beside the root, where nothing is above it.
-func (r *remover) moveUp(directory int, name, path string) error {
-	r.moved++
-	next := fmt.Sprintf("%s.%d", r.root, r.moved)
-	if err := unix.Renameat(directory, name, r.parent, next); err != nil {
-		return failed("Moving", path, err)
+// removed is in place of the descriptor of an entry that was no directory.
+const removed = -1
+
+// unlinkOrOpen removes an entry, or opens it if it is a directory.
+func unlinkOrOpen(directory int, name, path string) (int, error) {
+	err := unix.Unlinkat(directory, name, 0)
+	if err == nil || err == unix.ENOENT {
+		return removed, nil
 	}
-	r.deep = append(r.deep, next)
-	return nil
+	if err != unix.EISDIR && err != unix.EPERM {
+		return removed, failed("Removing", path, err)
+	}
+	fd, err := openBelow(directory, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err == unix.EXDEV {
+		return removed, failed("Removing", path, errors.New("another file system is mounted there"))
+	}
+	if err != nil {
+		return removed, failed("Opening", path, err)
+	}
+	return fd, nil
+}
+
+// moveUp moves a directory to the root, where little is above it. The tree may have such names.
+func (r *remover) moveUp(directory int, name, path string) error {
+	for {
+		r.moved++
+		err := unix.Renameat2(directory, name, r.root, fmt.Sprintf(".%d", r.moved), unix.RENAME_NOREPLACE)
+		if err == unix.EEXIST {
+			continue
+		}
+		if err != nil {
+			return failed("Moving", path, err)
+		}
+		return nil
+	}
 }

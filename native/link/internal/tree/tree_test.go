@@ -166,17 +166,7 @@ func TestFilesThatVanishAreNoError(t *testing.T) {
 
 func TestRemovalOfATreeThatIsDeeperThanAPath(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
-	must(t, os.Mkdir(root, 0o755))
-	at, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	must(t, err)
-	for range 1_500 {
-		must(t, unix.Mkdirat(at, "directory", 0o755))
-		next, err := unix.Openat(at, "directory", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		must(t, err)
-		_ = unix.Close(at)
-		at = next
-	}
-	_ = unix.Close(at)
+	deepen(t, root, 1_500)
 	to := filepath.Join(filepath.Dir(root), "copy")
 	if result := copyAll(t, root, to); result.Entries != 1_501 {
 		t.Errorf("copied %+v", result)
@@ -187,6 +177,41 @@ func TestRemovalOfATreeThatIsDeeperThanAPath(t *testing.T) {
 	left, err := os.ReadDir(filepath.Dir(root))
 	must(t, err)
 	if len(left) != 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// deepen makes a directory with so many levels below it.
+func deepen(t *testing.T, path string, levels int) {
+	t.Helper()
+	must(t, os.Mkdir(path, 0o755))
+	at, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	must(t, err)
+	for range levels {
+		must(t, unix.Mkdirat(at, "directory", 0o755))
+		next, err := unix.Openat(at, "directory", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		must(t, err)
+		_ = unix.Close(at)
+		at = next
+	}
+	_ = unix.Close(at)
+}
+
+func TestARemovalGoesOnAfterOneThatWasInterruptedInADeepTree(t *testing.T) {
+	parent := t.TempDir()
+	root := filepath.Join(parent, "root")
+	must(t, os.Mkdir(root, 0o755))
+	// What an earlier removal has moved up, and names that a hostile layer may have.
+	for _, name := range []string{".1", ".2", "a", "b"} {
+		deepen(t, filepath.Join(root, name), 250)
+	}
+	must(t, os.WriteFile(filepath.Join(root, ".3"), nil, 0o600))
+	beside := filepath.Join(parent, "root.1")
+	deepen(t, beside, 1)
+	must(t, Remove(root))
+	left, err := os.ReadDir(parent)
+	must(t, err)
+	if len(left) != 1 || left[0].Name() != "root.1" {
 		t.Errorf("%v is left", left)
 	}
 }
