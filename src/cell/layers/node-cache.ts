@@ -143,14 +143,13 @@ export class NodeCache implements SharedFiles {
       for (const name of await readdir(directory))
         if (name !== basename(root)) await this.#removeTree(join(directory, name));
       if (sizeBytes > this.#options.sizeBytes) return besideOthers;
-      const entries = await entriesIn(root);
-      let usedBytes = entries.reduce((sum, one) => sum + one.sizeBytes, sizeBytes);
-      let why = await this.#excess(usedBytes, sizeBytes);
-      for (const one of entries) {
+      let left = await entriesIn(root);
+      let why = await this.#excess(left, sizeBytes);
+      for (const one of [...left]) {
         if (why === undefined) break;
         if (!(await this.#remove(one.path))) continue;
-        usedBytes -= one.sizeBytes;
-        why = await this.#excess(usedBytes, sizeBytes);
+        left = left.filter((other) => other !== one);
+        why = await this.#excess(left, sizeBytes);
       }
       if (why === undefined) await mkdir(`${path}.draft`, { mode: 0o700 });
       return why;
@@ -159,25 +158,34 @@ export class NodeCache implements SharedFiles {
     }
   }
 
-  /** Why an entry does not fit, with a sum of the declared sizes of all: small files take more, and other namespaces use the disk too. */
-  async #excess(usedBytes: number, sizeBytes: number): Promise<string | undefined> {
+  /**
+   * Why an entry does not fit, by the declared sizes of all: small files take more, other namespaces use the disk too, and what other cells
+   * are making does not take its space yet.
+   */
+  async #excess(others: readonly Stored[], sizeBytes: number): Promise<string | undefined> {
     const { sizeBytes: mostBytes, paths, freeShare: share = freeShare } = this.#options;
-    if (usedBytes > mostBytes) return besideOthers;
+    const withEntry = (all: readonly Stored[]): number => all.reduce((sum, one) => sum + one.sizeBytes, sizeBytes);
+    if (withEntry(others) > mostBytes) return besideOthers;
     const { bavail, blocks, bsize } = await statfs(paths.nodeCache);
-    if (bavail * bsize - sizeBytes >= blocks * bsize * share) return undefined;
+    if (bavail * bsize - withEntry(others.filter(({ isDraft }) => isDraft)) >= blocks * bsize * share) return undefined;
     return `with the entry, less than ${100 * share} % of the node's disk would be free`;
   }
 
-  /** Removes an entry unless a cell makes or uses it. */
+  /** Removes an entry unless a cell makes or uses it. The others can make room for one that cannot be removed. */
   async #remove(path: string): Promise<boolean> {
-    const lock = await this.#lockFile(path, "exclusive-now");
-    if (lock === undefined) return false;
+    let lock: FileHandle | undefined;
     try {
+      lock = await this.#lockFile(path, "exclusive-now");
+      if (lock === undefined) return false;
       if (!(await this.#discard(path))) return false;
       await rm(`${path}.lock`);
       return true;
+    } catch (error) {
+      const { message } = RametError.from(error);
+      this.#options.report("an entry of the node's cache cannot be removed", { path, message });
+      return false;
     } finally {
-      await lock.close();
+      await lock?.close();
     }
   }
 
@@ -235,7 +243,8 @@ export class NodeCache implements SharedFiles {
       stdio: ["pipe", "pipe", "pipe", passed],
       timeoutMilliseconds,
     });
-    if (code !== 0 && code !== exitBusy) throw new RametError("Unavailable", `${args.join(" ")}: ${stdout}${stderr}`);
+    if (code !== 0 && code !== exitBusy)
+      throw new RametError("Unavailable", `${args.join(" ")}: ${stdout}${stderr}`.trim());
     return code;
   }
 }
@@ -254,6 +263,7 @@ function isOfNode(error: unknown): boolean {
 
 interface Stored {
   path: string;
+  isDraft: boolean;
   sizeBytes: number;
   usedAt: number;
 }
@@ -261,10 +271,10 @@ interface Stored {
 /** The entries and drafts, least recently used first. */
 async function entriesIn(root: string): Promise<Stored[]> {
   const entries = (await readdir(root)).map(async (name): Promise<Stored[]> => {
-    const [, entry, size] = /^([a-z]+-[0-9a-f]{64}-(\d+))(\.draft)?$/.exec(name) ?? [];
+    const [, entry, size, draft] = /^([a-z]+-[0-9a-f]{64}-(\d+))(\.draft)?$/.exec(name) ?? [];
     const found = entry === undefined ? undefined : await ifPresent(lstat(join(root, name)));
     if (entry === undefined || found === undefined) return [];
-    return [{ path: join(root, entry), sizeBytes: Number(size), usedAt: found.mtimeMs }];
+    return [{ path: join(root, entry), isDraft: draft !== undefined, sizeBytes: Number(size), usedAt: found.mtimeMs }];
   });
   return (await Promise.all(entries)).flat().sort((a, b) => a.usedAt - b.usedAt);
 }

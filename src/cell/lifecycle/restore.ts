@@ -52,6 +52,7 @@ export async function restore(
  */
 export async function restoreInPlace(core: CellCore, request: RestoreInPlaceCall): Promise<RestoreResult> {
   const phases = new PhaseClock();
+  const { layers } = core.environment.sandbox;
   core.states.set({ swapping: request.request });
   // The guest answers while the replacement is prepared.
   const before = request.reportsPrograms && programsOf(core);
@@ -67,6 +68,10 @@ export async function restoreInPlace(core: CellCore, request: RestoreInPlaceCall
     } finally {
       source.release();
     }
+  } catch (error) {
+    // Layers that the sandbox does not get could not be removed from the node while it runs.
+    await keepOnlyLayers(layers, core.cache);
+    throw error;
   } finally {
     core.states.unset("swapping");
   }

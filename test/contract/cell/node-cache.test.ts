@@ -153,6 +153,16 @@ describe("a full cache", () => {
     expect(await entriesIn(directory)).toEqual([`${nameOf("b")}-1000`, `${nameOf("c")}-1000`]);
   });
 
+  it("removes others if the first one cannot be removed", async () => {
+    const directory = await newDirectory();
+    const boot = `${directory}/$(cat /proc/sys/kernel/random/boot_id)`;
+    const [oldest, next] = ["b", "c"].map((digit) => `${boot}/${nameOf(digit)}-1000`);
+    const mounted = `mount -t tmpfs tmpfs ${directory}; mkdir -p ${oldest}/mounted ${next}; mount -t tmpfs tmpfs ${oldest}/mounted`;
+    const user = use({ ...order, directory }, inOwnMounts(`${mounted}; touch -d yesterday ${oldest}`));
+    expect(await user.line()).toContain("an entry of the node's cache cannot be removed");
+    expect([await user.line(), await user.line()]).toEqual(["filling", has]);
+  });
+
   it("has no room for an entry that is larger than its limit, and keeps the others", async () => {
     const directory = await newDirectory();
     const first = use({ ...order, directory });
@@ -184,6 +194,17 @@ describe("a cell uses its own directory", () => {
       `${cannot}: with the entry, less than 50 % of the node's disk would be free`,
       "own directory",
     ]);
+  });
+
+  it("where too little would stay free when another cell has made its entry", async () => {
+    const directory = await newDirectory();
+    const boot = `${directory}/$(cat /proc/sys/kernel/random/boot_id)`;
+    const other = `${boot}/${nameOf("b")}-1500000`;
+    const prepare = `mount -t tmpfs -o size=4m tmpfs ${directory}; mkdir -p ${other}.draft; exec 9> ${other}.lock; flock 9`;
+    const large = { ...order, directory, sizeBytes: 1 << 20, budgetBytes: 1 << 30, freeShare: 0.5 };
+    expect(await use(large, inOwnMounts(prepare)).line()).toBe(
+      `${cannot}: with the entry, less than 50 % of the node's disk would be free`,
+    );
   });
 
   it("where the node's disk becomes full, and leaves nothing there", async () => {
