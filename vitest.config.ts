@@ -19,7 +19,9 @@ const everywhere: TestOptions = {
 const part = process.env["RAMET_TEST_PART"] ?? "all";
 
 /** Which share of the files of `rest` runs: `2/3` is the second third. */
-const [share = 1, shares = 1] = (process.env["RAMET_TEST_SHARE"] ?? "1/1").split("/").map(Number);
+const [, share, shares] = (/^([1-9])\/([1-9])$/.exec(process.env["RAMET_TEST_SHARE"] ?? "1/1") ?? []).map(Number);
+if (share === undefined || shares === undefined || share > shares)
+  throw new TypeError("RAMET_TEST_SHARE is not a share such as 2/3");
 
 /** The files of this part in directories below test/. */
 function filesBelow(...directories: string[]): Pick<TestOptions, "include"> {
@@ -39,13 +41,13 @@ const unitFiles = [
   "test/*.test.ts",
 ];
 
-/** Files that start real processes: they wait for these most of the time, so two cores serve four of them. */
+/** Files that start real processes: they wait for these much of the time, so two cores serve four of them. */
 const withProcesses: TestOptions = {
   ...everywhere,
   globalSetup: preparations,
   testTimeout: 240_000,
   hookTimeout: 240_000,
-  maxWorkers: 4,
+  maxWorkers: Number(process.env["RAMET_TEST_WORKERS"] ?? 4),
   sequence: { groupOrder: 1 },
 };
 
