@@ -47,7 +47,7 @@ const withProcesses: TestOptions = {
   globalSetup: preparations,
   testTimeout: 240_000,
   hookTimeout: 240_000,
-  maxWorkers: Number(process.env["RAMET_TEST_WORKERS"] ?? 4),
+  maxWorkers: 4,
   sequence: { groupOrder: 1 },
 };
 
