@@ -19,9 +19,10 @@ const everywhere: TestOptions = {
 const part = process.env["RAMET_TEST_PART"] ?? "all";
 
 /** Which share of the files of `rest` runs: `2/3` is the second third. */
-const [, share, shares] = (/^([1-9])\/([1-9])$/.exec(process.env["RAMET_TEST_SHARE"] ?? "1/1") ?? []).map(Number);
-if (share === undefined || shares === undefined || share > shares)
-  throw new TypeError("RAMET_TEST_SHARE is not a share such as 2/3");
+const [, share = 0, shares = 0] = (/^([1-9])\/([1-9])$/.exec(process.env["RAMET_TEST_SHARE"] ?? "1/1") ?? []).map(
+  Number,
+);
+if (share < 1 || share > shares) throw new TypeError("RAMET_TEST_SHARE is not a share such as 2/3");
 
 /** The files of this part in directories below test/. */
 function filesBelow(...directories: string[]): Pick<TestOptions, "include"> {
