@@ -3,8 +3,8 @@ import { builtFromSources } from "../../src/local/tools/pinned-tools.ts";
 import type { Tool } from "../../src/local/tools/tool.ts";
 
 /** Programs with the libraries of Prometheus, Helm, and kstatus. Their sources are beside their tests, in `test/contract`. */
-const asking = ["alerts", "chart", "kstatus"] as const;
-type AskingProgram = (typeof asking)[number];
+export const askingPrograms = ["alerts", "chart", "kstatus"] as const;
+type AskingProgram = (typeof askingPrograms)[number];
 
 /** A program that only tests run. Its version is also in `test/tools/go.mod`, or in that of its directory below. */
 export type TestToolName = keyof typeof pinned | AskingProgram;
@@ -36,5 +36,5 @@ export function pinnedTestTool(name: TestToolName): Promise<Tool> {
 }
 
 function isAsking(name: TestToolName): name is AskingProgram {
-  return asking.some((one) => one === name);
+  return askingPrograms.some((one) => one === name);
 }

@@ -6,7 +6,7 @@ import { acquirePinned, acquireTools } from "../../src/local/tools/acquire-tools
 import { pinnedSnapshotProgram, snapshotProgramNames } from "../../src/local/volumes/snapshot-programs.ts";
 import { pinnedNodeTool } from "../kubelet/node-tools.ts";
 import { acquireAzurite } from "./azurite.ts";
-import { pinnedTestTool } from "./pinned-tools.ts";
+import { askingPrograms, pinnedTestTool } from "./pinned-tools.ts";
 
 const progress = console.log;
 
@@ -37,7 +37,7 @@ const preparations: readonly { modules: readonly string[]; prepare: () => Promis
     modules: ["setup/gcs-server.ts"],
     prepare: () => acquirePinned(pinnedTestTool, { names: ["fake-gcs-server"], progress }),
   },
-  ...(["alerts", "chart", "kstatus"] as const).map((name) => ({
+  ...askingPrograms.map((name) => ({
     modules: [`contract/${name}/${name}.test.ts`],
     prepare: () => acquirePinned(pinnedTestTool, { names: [name], progress }),
   })),

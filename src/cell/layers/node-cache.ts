@@ -145,7 +145,7 @@ export class NodeCache implements SharedFiles {
       if (sizeBytes > this.#options.sizeBytes) return besideOthers;
       let left = await entriesIn(root);
       let why = await this.#excess(left, sizeBytes);
-      for (const one of [...left]) {
+      for (const one of left) {
         if (why === undefined) break;
         if (!(await this.#remove(one.path))) continue;
         left = left.filter((other) => other !== one);

@@ -1,16 +1,10 @@
 import { expect, it } from "vitest";
+import { metadata } from "../../../test/setup/volume-samples.ts";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { resolveTemplate } from "./resolve-template.ts";
 
-const metadata = {
-  name: "a",
-  namespace: "t",
-  uid: "u",
-  resourceVersion: "1",
-  creationTimestamp: "2030-01-01T00:00:00Z",
-};
 const checkpoint = Checkpoint.parse({ apiVersion, kind: "Checkpoint", metadata, spec: { sandboxName: "a" } });
 const policy = "ramet.dev/on-disruption";
 const kept = SandboxTemplate.parse({

@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { metadata } from "../../../test/setup/volume-samples.ts";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { Pod } from "../../api/schema/pod.ts";
@@ -6,13 +7,6 @@ import { RametError } from "../../base/errors.ts";
 import type { Departure } from "../cluster/departures.ts";
 import { departureOf, rollbackOf } from "./gather.ts";
 
-const metadata = {
-  name: "a",
-  namespace: "t",
-  uid: "u",
-  resourceVersion: "1",
-  creationTimestamp: "2030-01-01T00:00:00Z",
-};
 const sandbox = Sandbox.parse({ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", metadata, spec: {} });
 const pod = (more: object = {}): Pod =>
   Pod.parse({ metadata: { ...metadata, ...more }, spec: { containers: [{ name: "main", image: "cell" }] } });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { metadata } from "../../../test/setup/volume-samples.ts";
 import { templateRevision } from "../../api/pod/restore-spec.ts";
 import { fieldsIgnored } from "../../api/fields/find-ignored.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -9,13 +10,6 @@ import { Pod } from "../../api/schema/pod.ts";
 import { findCondition, withIgnoredFields } from "../../kube/conditions.ts";
 import { gatherIgnored } from "./gather-ignored.ts";
 
-const metadata = {
-  name: "a",
-  namespace: "t",
-  uid: "u",
-  resourceVersion: "1",
-  creationTimestamp: "2030-01-01T00:00:00Z",
-};
 const templateOf = (image: string) => ({ spec: { containers: [{ name: "main", image }] } });
 const sandboxOf = (spec: object, phase = "Running", given: Record<string, string> = {}) =>
   Sandbox.parse({

@@ -150,12 +150,11 @@ function notCaptured(state: SandboxState, disruption: Disruption, checkpoint: Ch
   const { pod } = state;
   const isOwnEnd = pod?.status?.phase === "Succeeded" || causeOfUncaptured(disruption.cause, pod) === undefined;
   if (pod !== undefined && isOwnEnd) return planLost(state) ?? { actions: [], status: ended(state, pod) };
-  const why = within(problemOfCapture(checkpoint), `the checkpoint ${checkpoint.metadata.name} failed`);
+  const failed = (the: string) => within(problemOfCapture(checkpoint), `${the} ${checkpoint.metadata.name} failed`);
+  const why = failed("the checkpoint");
   if (pod !== undefined && !isEnded(pod)) {
-    if (pod.metadata.deletionTimestamp === undefined) {
-      const failed = within(problemOfCapture(checkpoint), `The checkpoint ${checkpoint.metadata.name} failed`);
-      return withdrawn(state, disruption, { checkpoint, why: failed });
-    }
+    if (pod.metadata.deletionTimestamp === undefined)
+      return withdrawn(state, disruption, { checkpoint, why: failed("The checkpoint") });
     if (passing.has(why.code)) return again(state, disruption, { checkpoint, pod, why });
   }
   return unsaved(state, disruption, reasonOf(disruption, why));

@@ -46,8 +46,8 @@ export function planOtherNode(state: SandboxState, pod: Pod): SandboxPlan {
 const mostEndedPods = 3;
 
 /**
- * Replaces a Pod that ended during a resume or a rollback, if its node, the loss of its node or the death of its cell ended it: what the sandbox is
- * resumed from is still there. Undefined: the Pod's end is that of the sandbox.
+ * Replaces a Pod that ended during a resume or a rollback, if its node, the loss of its node or the death of its cell ended it: what is
+ * restored is still there. Undefined: the Pod's end is that of the sandbox.
  */
 export function planNextPod(state: SandboxState, pod: Pod): SandboxPlan | undefined {
   const { sandbox } = state;

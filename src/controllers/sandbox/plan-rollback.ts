@@ -81,16 +81,15 @@ function decide(state: SandboxState, { origin, request }: NonNullable<SandboxSta
  * The unfinished checkpoint that the rollback waits for. A pause that has started completes first. Any other checkpoint may be
  * the one to roll back to, and the rollback would make it fail.
  */
-function checkpointUnderWay({ pauseCheckpoint, otherCheckpoint }: SandboxState, pauses: boolean): string | undefined {
+function checkpointUnderWay(state: SandboxState, pauses: boolean): string | undefined {
+  const { pauseCheckpoint } = state;
   if (pauseCheckpoint !== undefined && isUnfinished(pauseCheckpoint)) return pauseCheckpoint.metadata.name;
-  return pauses || otherCheckpoint === undefined || isSkipped(otherCheckpoint)
-    ? undefined
-    : otherCheckpoint.metadata.name;
+  return pauses ? undefined : awaitedCheckpoint(state)?.metadata.name;
 }
 
-/** Nobody has requested it, and it may wait for a program that the rollback repairs. */
-function isSkipped(checkpoint: Checkpoint): boolean {
-  return isAutomatic(checkpoint) && !hasBegun(checkpoint);
+/** Not an automatic one that has not begun: nobody has requested it, and it may wait for a program that the rollback repairs. */
+function awaitedCheckpoint({ otherCheckpoint: other }: SandboxState): Checkpoint | undefined {
+  return other !== undefined && isAutomatic(other) && !hasBegun(other) ? undefined : other;
 }
 
 function isPauseComplete({ status }: SandboxState["sandbox"]): boolean {
@@ -241,7 +240,7 @@ export function planRollingBack(state: SandboxState): SandboxPlan | undefined {
   const obstacle = obstacleTo(state, underWay);
   if (obstacle !== undefined) return { actions: [], status: withdrawn(state, pod, underWay, obstacle) };
   // A checkpoint of this Pod was requested before the rollback, and would be lost with the Pod.
-  if (state.otherCheckpoint !== undefined && !isSkipped(state.otherCheckpoint) && !isEnded(pod)) return { actions: [] };
+  if (awaitedCheckpoint(state) !== undefined && !isEnded(pod)) return { actions: [] };
   return { actions: [{ do: "deletePod", pod }] };
 }
 

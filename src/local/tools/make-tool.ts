@@ -79,12 +79,13 @@ async function build(tool: Tool, directory: string, options: MakeOptions): Promi
   const how = { environment: { ...goEnvironment, GOTMPDIR: directory }, lowPriority, signal };
   line.doing("downloading the modules of its sources");
   await goDownload(go, tool.build, how);
-  line.doing("waiting for other builds");
   const work = async (): Promise<void> => {
     line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
     await goBuild(go, tool.build, join(directory, tool.name), how);
   };
-  await options.builds.run("", work, signal);
+  await options.builds.run("", work, signal, () => {
+    line.doing("waiting for other builds");
+  });
   return "built";
 }
 
