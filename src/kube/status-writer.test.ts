@@ -64,6 +64,23 @@ describe("StatusWriter", () => {
     expect(server.get("a")).toMatchObject({ status: { phase: "Running" } });
   });
 
+  it("keeps what a write at the same time has added, also inside of an object, whichever of them ends first", async () => {
+    server.put("a", { status: { phase: "Pending", nested: { keep: "1", drop: "2" } } });
+    const cached = await pods.get({ name: "a" });
+    const writer = new StatusWriter(pods);
+    const add = () => writer.write(cached, { phase: "Pending", nested: { keep: "1", drop: "2", added: "3" } });
+    const change = () => writer.write(cached, { phase: "Running", nested: { keep: "1" } });
+    const both = { phase: "Running", nested: { keep: "1", added: "3" } };
+    await Promise.all([add(), change()]);
+    expect(server.get("a")).toMatchObject({ status: both });
+    server.put("a", { status: { phase: "Pending", nested: { keep: "1", drop: "2" } } });
+    const other = new StatusWriter(pods);
+    const again = await pods.get({ name: "a" });
+    await other.write(again, { phase: "Pending", nested: { keep: "1", drop: "2", added: "3" } });
+    expect((await other.write(again, { phase: "Running", nested: { keep: "1" } })).status).toMatchObject(both);
+    expect(server.get("a")).toHaveProperty("status", { ...both, observedGeneration: 1 });
+  });
+
   it("fails when the object is deleted", async () => {
     server.put("a");
     const pod = await pods.get({ name: "a" });

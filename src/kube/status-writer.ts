@@ -11,8 +11,8 @@ interface WriteOptions extends CallOptions {
 export type WithStatus = KubeObject & { status?: object | undefined };
 
 /**
- * Writes the status of one kind. It writes only the differences from the last known status. Its own last write counts as
- * known, although an informer shows it later.
+ * Writes the status of one kind. It writes only the differences from the last known status, field by field also inside of objects, so
+ * writes at the same time lose nothing of each other. Its own last write counts as known, although an informer shows it later.
  */
 export class StatusWriter<T extends WithStatus> {
   readonly #resource: ResourceClient<T>;
@@ -38,7 +38,8 @@ export class StatusWriter<T extends WithStatus> {
   }
 
   /**
-   * Replaces the whole status, sets `observedGeneration`, and returns the written object.
+   * Replaces the whole status, sets `observedGeneration`, and returns the written object. Fields that are as in `object` stay as this
+   * writer's last write has left them.
    *
    * @param object from an informer or the API server, with the observed generation
    * @param options.unlessChanged labels on which the status depends; one that is missing may appear
@@ -47,8 +48,9 @@ export class StatusWriter<T extends WithStatus> {
   async write(object: T, status: NonNullable<T["status"]>, options: WriteOptions = {}): Promise<T> {
     const seen = this.latest(object);
     const { generation, uid } = object.metadata;
-    const desired = plain(this.#withGeneration ? { ...status, observedGeneration: generation } : status);
+    const planned = plain(this.#withGeneration ? { ...status, observedGeneration: generation } : status);
     const known = plain(seen.status ?? {});
+    const desired = seen === object ? planned : changed(known, { from: plain(object.status ?? {}), to: planned });
     if (isDeepStrictEqual(known, desired) || this.#isSettled(uid, known, desired)) return seen;
     const changes =
       seen.status === undefined ? [{ op: "add" as const, path: "/status", value: desired }] : changesTo(known, desired);
@@ -109,17 +111,38 @@ function pointerTo(parent: string, field: string): string {
 /** An entry that was dropped costs one write without a change. */
 const mostSettled = 10_000;
 
+type Fields = Record<string, unknown>;
+
 /** The value as JSON, without undefined fields. */
-function plain(value: object): Record<string, unknown> {
+function plain(value: object): Fields {
   return Object.fromEntries(Object.entries(JSON.parse(JSON.stringify(value)) as object));
 }
 
-function changesTo(known: Record<string, unknown>, desired: Record<string, unknown>): JsonPatchOperation[] {
-  const path = (field: string): string => pointerTo("/status", field);
+function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** The fields with the changes that lead from one value to another. */
+function changed(fields: Fields, { from, to }: { from: Fields; to: Fields }): Fields {
+  const valueOf = (field: string): unknown => {
+    const [own, before, after] = [fields[field], from[field], to[field]];
+    if (isFields(own) && isFields(after)) return changed(own, { from: isFields(before) ? before : {}, to: after });
+    return isDeepStrictEqual(before, after) ? own : after;
+  };
+  const all = [...new Set([...Object.keys(fields), ...Object.keys(to)])].map(
+    (field) => [field, valueOf(field)] as const,
+  );
+  return Object.fromEntries(all.filter(([, value]) => value !== undefined));
+}
+
+function changesTo(known: Fields, desired: Fields, parent = "/status"): JsonPatchOperation[] {
   const removed = Object.keys(known).filter((field) => !(field in desired));
-  const changed = Object.entries(desired).filter(([field, value]) => !isDeepStrictEqual(known[field], value));
   return [
-    ...removed.map((field) => ({ op: "remove" as const, path: path(field) })),
-    ...changed.map(([field, value]) => ({ op: "add" as const, path: path(field), value })),
+    ...removed.map((field) => ({ op: "remove" as const, path: pointerTo(parent, field) })),
+    ...Object.entries(desired).flatMap(([field, value]): JsonPatchOperation[] => {
+      const [path, before] = [pointerTo(parent, field), known[field]];
+      if (isDeepStrictEqual(before, value)) return [];
+      return isFields(before) && isFields(value) ? changesTo(before, value, path) : [{ op: "add", path, value }];
+    }),
   ];
 }

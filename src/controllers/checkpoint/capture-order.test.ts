@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { delaysPause, hasBegun, isPauseCheckpoint, earlierOf } from "../../api/state/checkpoint.ts";
-import { otherCheckpoint } from "../sandbox/gather.ts";
+import { otherCheckpoint } from "../sandbox/gather-checkpoints.ts";
 
 interface Given {
   second: number;

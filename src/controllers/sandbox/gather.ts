@@ -14,13 +14,7 @@ import { desiredEgress, type DesiredEgress, egressTemplate } from "../origin/egr
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../origin/origin.ts";
 import { isStarting } from "../../api/state/sandbox.ts";
 import { placementOf, tolerationsOf } from "../../api/state/target.ts";
-import {
-  delaysPause,
-  isAutomatic,
-  isCloneable,
-  isOrWillBeCaptured,
-  isPauseCheckpoint,
-} from "../../api/state/checkpoint.ts";
+import { isAutomatic, isCloneable, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
 import { capturedPodUid, isUnderWay, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
 import type { Departure } from "../cluster/departures.ts";
 import { pendingMilliseconds, targetOf } from "../cluster/move-facts.ts";
@@ -30,6 +24,7 @@ import { anyNode } from "../nodes/plan-cpus.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { noRestoredVolumes } from "../volumes/restored-volumes.ts";
 import { wantedCredentials } from "./credentials.ts";
+import { otherCheckpoint, ownedCheckpoints } from "./gather-checkpoints.ts";
 import { gatherIgnored } from "./gather-ignored.ts";
 import { gatherVolumes, lostClaims } from "./gather-volumes.ts";
 import { isIgnored } from "./plan-disruption.ts";
@@ -43,14 +38,15 @@ import type { SandboxState } from "./state.ts";
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {
   const { cache, calls, clock, unseen, formerPods } = dependencies;
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
-  const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, dependencies);
+  const checkpoints = await ownedCheckpoints(sandbox, pod, dependencies);
+  const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, checkpoints, dependencies);
+  const originCheckpoint = checkpoint ?? pausedIn(sandbox, checkpoints);
   const template = resolveTemplate(sandbox, cache, checkpoint);
   const resolved = "problem" in template ? undefined : template.template;
   const origin = findOrigin(resolved);
-  const image = gatherImage(sandbox, { pod, template: resolved, origin, checkpoint }, dependencies);
-  const all = cache
-    .checkpointsOwnedBy(sandbox.metadata.uid)
-    .filter(({ metadata }) => metadata.deletionTimestamp === undefined);
+  const parts = { pod, template: resolved, origin, checkpoint: originCheckpoint };
+  const image = gatherImage(sandbox, parts, dependencies);
+  const all = checkpoints.filter(({ metadata }) => metadata.deletionTimestamp === undefined);
   const owned = all.filter(isPauseCheckpoint);
   const pending = pendingRollback(sandbox);
   const pauseCheckpoint = pauseCheckpointOf(sandbox, all, pending);
@@ -66,11 +62,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     template,
     ...(pod !== undefined || "problem" in template
       ? { origin, volumes: noRestoredVolumes }
-      : await gatherVolumes(
-          sandbox,
-          { origin, template, checkpoint: checkpoint ?? pausedIn(sandbox, dependencies) },
-          dependencies,
-        )),
+      : await gatherVolumes(sandbox, { origin, template, checkpoint: originCheckpoint }, dependencies)),
     lostClaims: pod === undefined ? await lostClaims(sandbox, dependencies) : [],
     image,
     cpus,
@@ -111,12 +103,6 @@ function cellsOf(
   if (pod !== undefined) return { startingCell: formerPods.startingIn(pod) };
   const isCaptured = held !== undefined && !isAutomatic(held) && isCloneable(held);
   return { formerCells: formerPods.of(sandbox, isCaptured ? capturedPodUid(held) : undefined) };
-}
-
-/** One that a pause waits for comes before the waiting ones. */
-export function otherCheckpoint(checkpoints: readonly Checkpoint[]): Checkpoint | undefined {
-  const others = checkpoints.filter((one) => isOrWillBeCaptured(one) && !isPauseCheckpoint(one));
-  return others.find(delaysPause) ?? others.find((one) => !isAutomatic(one)) ?? others[0];
 }
 
 /**
@@ -221,11 +207,7 @@ function gatherImage(
   const { deletionTimestamp } = sandbox.metadata;
   if (pod !== undefined || template === undefined || !isStarting(sandbox) || deletionTimestamp !== undefined)
     return { state: "unresolved" };
-  return podImage(
-    sandbox,
-    { template, origin, checkpoint: checkpoint ?? pausedIn(sandbox, dependencies) },
-    dependencies,
-  );
+  return podImage(sandbox, { template, origin, checkpoint }, dependencies);
 }
 
 /**
@@ -250,9 +232,8 @@ interface NewPodParts {
   checkpoint: Checkpoint | undefined;
 }
 
-function pausedIn(sandbox: Sandbox, { cache }: SandboxDependencies): Checkpoint | undefined {
-  if (sandbox.status?.phase !== "Resuming") return undefined;
-  return pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(sandbox.metadata.uid));
+function pausedIn(sandbox: Sandbox, owned: readonly Checkpoint[]): Checkpoint | undefined {
+  return sandbox.status?.phase === "Resuming" ? pauseCheckpointOf(sandbox, owned) : undefined;
 }
 
 async function gatherEgress(
@@ -283,12 +264,16 @@ async function findPod(
 }
 
 /** The checkpoint that a sandbox starts from. */
-async function lookForOrigin(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<FoundOrigin> {
+async function lookForOrigin(
+  sandbox: Sandbox,
+  owned: readonly Checkpoint[],
+  dependencies: SandboxDependencies,
+): Promise<FoundOrigin> {
   const phase = sandbox.status?.phase;
   const { namespace } = sandbox.metadata;
   const rollback = rollbackUnderWay(sandbox);
   if (rollback !== undefined) return originOfText(namespace, () => rollback.checkpointId, dependencies);
-  if (phase === "Resuming") return { origin: (template) => resumeOrigin(sandbox, template, dependencies) };
+  if (phase === "Resuming") return { origin: (template) => resumeOrigin(sandbox, { template, owned }, dependencies) };
   if (phase !== undefined && phase !== "Pending") return { origin: () => ({ kind: "new" }) };
   return originOfText(namespace, () => requestedCheckpoint(sandbox, dependencies), dependencies);
 }
@@ -305,12 +290,12 @@ function requestedCheckpoint(sandbox: Sandbox, { cache }: SandboxDependencies): 
 
 function resumeOrigin(
   sandbox: Sandbox,
-  template: PodTemplateSpec | undefined,
-  { cache, backends, engines }: SandboxDependencies,
+  { template, owned }: { template: PodTemplateSpec | undefined; owned: readonly Checkpoint[] },
+  { backends, engines }: SandboxDependencies,
 ): Origin {
   const paused = findCondition(sandbox.status?.conditions, "SandboxPaused");
   if (paused?.reason !== "SnapshotPauseSucceed") return { kind: "new" };
-  const checkpoint = pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(sandbox.metadata.uid));
+  const checkpoint = pauseCheckpointOf(sandbox, owned);
   if (checkpoint === undefined) return { kind: "impossible", error: pauseLost() };
   const origin = originFrom(checkpoint, template, { backends, engines });
   const isChanged = origin.kind === "impossible" && origin.error.code === "TemplateMismatch";

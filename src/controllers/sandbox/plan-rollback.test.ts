@@ -10,7 +10,7 @@ import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import { Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { otherCheckpoint } from "./gather.ts";
+import { otherCheckpoint } from "./gather-checkpoints.ts";
 import { planSandbox } from "./plan.ts";
 import { cellResources } from "../../api/pod/cell-container.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
