@@ -120,8 +120,13 @@ export async function startNode(setting: ClusterSetting, options: NodeOptions): 
   };
 }
 
+/** A node whose network can be cut: neither it nor its Pods reach others then, and all of them run on. */
+export interface SecondNode extends RunningNode {
+  network: { cut: () => Promise<unknown>; mend: () => Promise<unknown> };
+}
+
 /** A second node of the cluster, with its own network and mounts. Its Pods and those of the first node are on one network. */
-export async function startSecondNode(setting: ClusterSetting): Promise<RunningNode> {
+export async function startSecondNode(setting: ClusterSetting): Promise<SecondNode> {
   const dir = join(setting.dir, "node-b");
   await mkdir(dir);
   const logPath = join(dir, "namespaces.log");
@@ -166,8 +171,10 @@ export async function startSecondNode(setting: ClusterSetting): Promise<RunningN
   await ip("route", "add", "10.96.0.0/16", "via", controlPlaneAddress);
   await runProgram(...entering(options, "sh", ["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]));
   const node = await startNode(setting, options);
+  const setCable = (state: "up" | "down") => runProgram("ip", ["link", "set", cable[0], state]);
   return {
     ...node,
+    network: { cut: () => setCable("down"), mend: () => setCable("up") },
     stop: async () => {
       await node.stop();
       await holder.kill();

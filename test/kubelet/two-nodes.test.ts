@@ -2,6 +2,7 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { annotations } from "../../src/api/names/labels.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { guestClientPort } from "../../src/api/wire/cell-api.ts";
 import { clusterCredentials } from "../../src/backends/cluster-keys.ts";
@@ -13,7 +14,7 @@ import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { randomFrom } from "../faults/long/plan.ts";
 import { imageNames } from "./images.ts";
 import { openShell, readCommands } from "./page.ts";
-import { cellSeccompProfile, type ClusterSetting, type RunningNode, startSecondNode } from "./node.ts";
+import { cellSeccompProfile, type ClusterSetting, type SecondNode, startSecondNode } from "./node.ts";
 import { countingProgram, Witness } from "./witness.ts";
 import { controllers, makeStoreSecret, openWorld, type World } from "./world.ts";
 
@@ -22,7 +23,7 @@ import { controllers, makeStoreSecret, openWorld, type World } from "./world.ts"
  * cloud's network or its autoscaler.
  */
 let world: World;
-let nodeB: RunningNode;
+let nodeB: SecondNode;
 let client: KubeClient;
 const witness = new Witness();
 
@@ -55,12 +56,13 @@ afterAll(async () => {
   await client.close();
 });
 
-const template = (program: string) => ({
+const template = (program: string, name = "counting", annotations: Record<string, string> = {}) => ({
   apiVersion: "agents.kruise.io/v1alpha1",
   kind: "SandboxTemplate",
-  metadata: { name: "counting", namespace: "default" },
+  metadata: { name, namespace: "default" },
   spec: {
     template: {
+      metadata: { annotations },
       spec: {
         // A busy machine can take long.
         terminationGracePeriodSeconds: 120,
@@ -328,14 +330,63 @@ it(
   },
 );
 
+it("continues a sandbox of a silent node from its last checkpoint, and ends the old one when the node is back", async () => {
+  // Those of the other tests have no checkpoint.
+  await world.kubectl("delete", "sandbox", "--all", "--wait=true");
+  await cordonOnly("node-a");
+  const saved = template(countingProgram(witness.address), "saved", { [annotations.checkpointEvery]: "1m" });
+  await world.apply(JSON.stringify(saved));
+  await world.ramet("sandbox", "create", "--template", "saved", "--name", "silent");
+  await expect.poll(() => field("silent", ".status.ramet.automatic.outcome"), long).toBe("Taken");
+  const [before, uid] = [await identity("silent"), await field("silent", ".status.podInfo.podUID")];
+  await cordonOnly();
+  await nodeB.network.cut();
+  witness.forget("silent");
+  // As the documentation says for a machine that is off. This one is not.
+  const taint = "node.kubernetes.io/out-of-service";
+  await world.kubectl("taint", "node", "node-b", `${taint}=nodeshutdown:NoExecute`);
+  await untilMoved("silent", uid);
+  expect(await nodeOf("silent")).toBe("node-a");
+  expect(await identity("silent")).toEqual(before);
+  expect(await field("silent", ".status.ramet.disruption.outcome")).toBe("Restored");
+  expect(await processesOf(uid, "runsc-sandbox")).not.toEqual([]);
+  expect(witness.violations).toEqual([]);
+  await nodeB.network.mend();
+  const mendedAt = Date.now();
+  const cells = () => processesOf(uid, "runsc-sandbox");
+  await expect.poll(cells, { ...long, timeout: 60_000 }).toEqual([]);
+  console.log(`the earlier copy ran for ${((Date.now() - mendedAt) / 1000).toFixed(1)} s after the node was back`);
+  // The earlier copy may have reported until then.
+  witness.forget("silent");
+  witness.violations.length = 0;
+  await untilCounting("silent");
+  expect(witness.violations).toEqual([]);
+  expect(await nodeOf("silent")).toBe("node-a");
+  await world.kubectl("taint", "node", "node-b", `${taint}-`);
+  await expect.poll(() => processesOf(uid), long).toEqual([]);
+  console.log(`all of its processes had ended after ${((Date.now() - mendedAt) / 1000).toFixed(1)} s`);
+  await world.kubectl("wait", "--for=condition=Ready", "node/node-b", "--timeout=150s");
+});
+
 /** Kills the process of a Pod's container. */
 async function killProcess(program: string, pod: string): Promise<void> {
-  for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
-    const of = (file: string) => readFile(`/proc/${pid}/${file}`, "utf8").catch(() => "");
-    if (!(await of("environ")).split("\0").includes(`HOSTNAME=${pod}`)) continue;
-    if (!(await of("cmdline")).includes(program)) continue;
+  for (const pid of await processes()) {
+    if (!(await ofProcess(pid, "environ")).split("\0").includes(`HOSTNAME=${pod}`)) continue;
+    if (!(await ofProcess(pid, "cmdline")).includes(program)) continue;
     process.kill(Number(pid), "SIGKILL");
     return;
   }
   throw new Error(`no process of ${pod}`);
 }
+
+/** The processes in the control groups of a Pod, or those of a program. */
+async function processesOf(uid: string, program = ""): Promise<string[]> {
+  const found = (await processes()).map(async (pid) => {
+    const isOfPod = (await ofProcess(pid, "cgroup")).includes(`pod${uid}`);
+    return isOfPod && (await ofProcess(pid, "cmdline")).includes(program) ? [pid] : [];
+  });
+  return (await Promise.all(found)).flat();
+}
+
+const processes = async () => (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+const ofProcess = (pid: string, file: string) => readFile(`/proc/${pid}/${file}`, "utf8").catch(() => "");
