@@ -122,6 +122,8 @@ export async function startNode(setting: ClusterSetting, options: NodeOptions): 
 
 /** A node whose network can be cut: neither it nor its Pods reach others then, and all of them run on. */
 export interface SecondNode extends RunningNode {
+  /** The program and arguments that run a program on the node. */
+  entering: (program: string, args: string[]) => [string, string[]];
   network: { cut: () => Promise<unknown>; mend: () => Promise<unknown> };
 }
 
@@ -174,6 +176,7 @@ export async function startSecondNode(setting: ClusterSetting): Promise<SecondNo
   const setCable = (state: "up" | "down") => runProgram("ip", ["link", "set", cable[0], state]);
   return {
     ...node,
+    entering: (program, all) => entering(options, program, all),
     network: { cut: () => setCable("down"), mend: () => setCable("up") },
     stop: async () => {
       await node.stop();

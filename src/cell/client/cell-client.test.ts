@@ -104,6 +104,18 @@ it("times out if an answer does not end", async () => {
   await expect(restored).rejects.toMatchObject({ code: "Timeout", retryable: true });
 });
 
+it("stops a sandbox whose node was silent while a connection was kept", async () => {
+  const kept = new Set<unknown>();
+  const client = await clientOf(({ socket }, response) => {
+    // Nothing arrives on a connection from before.
+    if (!kept.has(socket)) response.end(JSON.stringify(running));
+    kept.add(socket);
+  });
+  await client.state(cell);
+  expect(await client.stop(cell, "the sandbox has lost this Pod")).toEqual(running);
+  expect(kept.size).toBe(2);
+});
+
 it("reports a cell that responds with an upgrade as unreachable", async () => {
   const client = await clientOf((_, response) => {
     response.socket?.end("HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");

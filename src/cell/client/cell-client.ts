@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { type ClientRequest, request as httpRequest, type IncomingMessage, type RequestOptions } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import * as z from "zod";
 import {
@@ -57,6 +58,8 @@ interface CellCall {
   signal?: AbortSignal | undefined;
   /** The time limit for the start of the response. @default none but the caller's signal */
   responseMilliseconds?: number;
+  /** Whether it has a connection of its own: on a kept one, nothing shows that the node is silent, or was for a time. */
+  isAlone?: boolean;
 }
 
 type Operation<Body, Answer> = (cell: CellAddress, body: Body, signal?: AbortSignal) => Promise<Answer>;
@@ -127,15 +130,13 @@ export class CellClient {
   }
 
   stop(cell: CellAddress, reason: string, signal?: AbortSignal): Promise<CellState> {
-    return this.#call(cell, { operation: "stop", body: { reason }, answer: CellState, signal });
+    return this.#call(cell, { operation: "stop", body: { reason }, answer: CellState, signal, isAlone: true });
   }
 
   /** Opens a raw stream to a port inside the sandbox. */
   async dial(cell: CellAddress, port: number, signal?: AbortSignal): Promise<Duplex> {
     const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation: "ports" }, this.#clock);
-    const socket = await connectToCell(cell, this.#clock, signal).catch((error: unknown) => {
-      throw this.#reported(cell, unreachable(cell, error, signal));
-    });
+    const socket = await this.#connect(cell, signal);
     const request = httpRequest({
       createConnection: () => socket,
       host: cell.ip,
@@ -169,6 +170,12 @@ export class CellClient {
     this.#agent.destroy();
   }
 
+  #connect(cell: CellAddress, signal: AbortSignal | undefined): Promise<Socket> {
+    return connectToCell(cell, this.#clock, signal).catch((error: unknown) => {
+      throw this.#reported(cell, unreachable(cell, error, signal));
+    });
+  }
+
   #question(operation: string, limit: Pick<CellCall, "responseMilliseconds"> = {}) {
     return (cell: CellAddress, signal?: AbortSignal) =>
       this.#call(cell, { operation, answer: CellState, signal, ...limit });
@@ -200,9 +207,10 @@ export class CellClient {
     const body = call.body === undefined ? undefined : JSON.stringify(call.body);
     const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation, body }, this.#clock);
     const connection: CellCallOptions = { peer: cell, callSignal: call.signal };
+    const socket = call.isAlone === true ? await this.#connect(cell, call.signal) : undefined;
     const options: RequestOptions & CellCallOptions = {
       ...connection,
-      agent: this.#agent,
+      ...(socket === undefined ? { agent: this.#agent } : { createConnection: () => socket }),
       method: body === undefined ? "GET" : "POST",
       host: cell.ip,
       port: cellPort,
