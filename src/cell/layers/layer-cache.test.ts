@@ -21,8 +21,8 @@ it("reports an unpacking that was ended, as one of a slow disk is, as late, and 
 
 it("reports a damaged layer as lost, and what a node cannot hold by its cause", () => {
   const codeOf = (answer: object) => unpackFailure(JSON.stringify(answer), "").code;
-  expect(codeOf({ message: "etc/passwd: entry outside of the root" })).toBe("CheckpointLost");
-  expect(codeOf({ message: "mkdir a: name too long", errno: "ENAMETOOLONG" })).toBe("CheckpointLost");
+  expect(codeOf({ message: "etc/passwd: entry outside of the root", damaged: true })).toBe("CheckpointLost");
+  expect(codeOf({ message: "mkdir a: name too long", errno: "ENAMETOOLONG", damaged: true })).toBe("CheckpointLost");
   // The remedy of a full store would free nothing on the node.
   expect(unpackFailure(JSON.stringify({ message: "write a: no space left", errno: "ENOSPC" }), "")).toMatchObject({
     code: "StoreFull",
@@ -30,6 +30,9 @@ it("reports a damaged layer as lost, and what a node cannot hold by its cause", 
   });
   expect(codeOf({ message: "write a: input/output error", errno: "EIO" })).toBe("Unavailable");
   expect(codeOf({ message: "open a: read-only file system", errno: "EROFS" })).toBe("Unavailable");
+  // What is not known to be a damage is the node's.
+  expect(codeOf({ message: "open a: no such device", errno: "ENODEV" })).toBe("Unavailable");
+  expect(codeOf({ message: "a.lock is not a file" })).toBe("Unavailable");
   expect(unpackFailure("", "fatal error: out of memory")).toMatchObject({
     code: "Unavailable",
     message: "unpacking a layer failed: fatal error: out of memory",

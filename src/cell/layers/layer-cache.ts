@@ -3,7 +3,6 @@ import { join } from "node:path";
 import * as z from "zod";
 import type { LayerRef } from "../../api/wire/grant.ts";
 import { jsonValue } from "../../base/canonical-json.ts";
-import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
 import { unless } from "../../store/directory/durable.ts";
@@ -17,7 +16,7 @@ import type { NodeCache } from "./node-cache.ts";
 const leastBytesPerMillisecond = 10 * 1024;
 const leastMilliseconds = 60_000;
 
-const Failure = z.object({ message: z.string(), errno: z.string().optional() });
+const Failure = z.object({ message: z.string(), errno: z.string().optional(), damaged: z.boolean().optional() });
 
 /** The layers, if all of them are unpacked on this node. */
 export async function cachedLayers(
@@ -113,36 +112,15 @@ async function unpack(
   if (code !== 0) throw unpackFailure(stdout, stderr);
 }
 
-/** The error for what `ramet-link layer` printed. */
+/** The error for what `ramet-link layer` printed. A program that was ended prints nothing, which says nothing about the layer. */
 export function unpackFailure(stdout: string, stderr: string): RametError {
-  // A program that was ended prints nothing, which says nothing about the layer.
-  const { message, errno = "" } = Failure.safeParse(jsonValue(stdout)).data ?? {
-    message: stderr.trim(),
-    errno: "ECANCELED",
-  };
-  const code = codesOfNode.get(errno) ?? "CheckpointLost";
-  const hint = code === "StoreFull" ? nodeSpaceHint : undefined;
-  return new RametError(code, `unpacking a layer failed: ${message}`, { hint });
+  const { message, errno, damaged } = Failure.safeParse(jsonValue(stdout)).data ?? { message: stderr.trim() };
+  if (damaged === true) return new RametError("CheckpointLost", `unpacking a layer failed: ${message}`);
+  // The store is not full: a layer is unpacked on the node.
+  const isFull = errno === "ENOSPC" || errno === "EDQUOT";
+  return new RametError(isFull ? "StoreFull" : "Unavailable", `unpacking a layer failed: ${message}`, {
+    hint: isFull ? nodeSpaceHint : undefined,
+  });
 }
 
-/** The store is not full: a layer is unpacked on the node. */
 const nodeSpaceHint = "Free space on the node's disk, or give the sandbox's Pod more ephemeral storage";
-
-/** Errors of the kernel that have their cause in the node. Those that the entries of a layer can cause are not among them. */
-const codesOfNode: ReadonlyMap<string, ErrorCode> = new Map([
-  ...(["ENOSPC", "EDQUOT"] as const).map((errno) => [errno, "StoreFull"] as const),
-  ...[
-    "ECANCELED",
-    "EIO",
-    "EROFS",
-    "ENOMEM",
-    "EMFILE",
-    "ENFILE",
-    "EACCES",
-    "EPERM",
-    "ESTALE",
-    "ETIMEDOUT",
-    "EBUSY",
-    "EINTR",
-  ].map((errno) => [errno, "Unavailable"] as const),
-]);

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ramet.dev/native/link/internal/tree"
 )
 
 const (
@@ -72,15 +74,28 @@ func unpackFrom(from io.Reader, directory string) (result, error) {
 			return u.result, u.finish()
 		}
 		if err != nil {
-			return u.result, fmt.Errorf("reading the layer: %w", err)
+			return u.result, ofLayer(fmt.Errorf("reading the layer: %w", err))
 		}
 		if u.Entries++; u.Entries > mostEntries {
-			return u.result, fmt.Errorf("the layer has more than %d entries", mostEntries)
+			return u.result, tree.Damage{Err: fmt.Errorf("the layer has more than %d entries", mostEntries)}
 		}
 		if err := u.entry(header, reader); err != nil {
-			return u.result, fmt.Errorf("unpacking %.200q: %w", header.Name, err)
+			return u.result, ofLayer(fmt.Errorf("unpacking %.200q: %w", header.Name, err))
 		}
 	}
+}
+
+// ofLayer returns an error that occurred at an entry: a damage, unless the kernel has reported something that no entry can cause.
+func ofLayer(err error) error {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		return tree.Damage{Err: err}
+	}
+	switch errno {
+	case unix.EEXIST, unix.EFBIG, unix.EINVAL, unix.EISDIR, unix.ELOOP, unix.EMLINK, unix.ENAMETOOLONG, unix.ENOENT, unix.ENOTDIR:
+		return tree.Damage{Err: err}
+	}
+	return err
 }
 
 func (u *unpacker) entry(header *tar.Header, content io.Reader) error {

@@ -54,10 +54,20 @@ type failure struct {
 	Message string `json:"message"`
 	// Errno is the name of the kernel's error, such as ENOSPC.
 	Errno string `json:"errno,omitempty"`
+	// Damaged: the data is the cause, so it fails in the same way on every node.
+	Damaged bool `json:"damaged,omitempty"`
 }
 
+// A Damage is an error whose cause is in the data, not in the node.
+type Damage struct{ Err error }
+
+func (d Damage) Error() string { return d.Err.Error() }
+func (d Damage) Unwrap() error { return d.Err }
+
 // PrintFailure prints an error as one line of JSON, with the kernel's error as a field.
-func PrintFailure(err error) { print(failure{Message: err.Error(), Errno: errnoOf(err)}) }
+func PrintFailure(err error) {
+	print(failure{Message: err.Error(), Errno: errnoOf(err), Damaged: errors.As(err, new(Damage))})
+}
 
 func print(value any) { _ = json.NewEncoder(os.Stdout).Encode(value) }
 
