@@ -1,11 +1,13 @@
-import { lstat, mkdir, stat, utimes } from "node:fs/promises";
-import { join } from "node:path";
+import type { StdioOptions } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { lstat, mkdir, readdir, rename, rm, stat, utimes } from "node:fs/promises";
+import { basename, join } from "node:path";
 import * as z from "zod";
 import type { LayerRef } from "../../api/wire/grant.ts";
 import { jsonValue } from "../../base/canonical-json.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
-import { unless } from "../../store/directory/durable.ts";
+import { ifPresent, unless } from "../../store/directory/durable.ts";
 import { layerFile } from "../../store/manifest.ts";
 import type { ReadSession, SharedEntry } from "../../store/sessions.ts";
 import type { UnpackedLayer } from "../sandbox/sandbox.ts";
@@ -63,10 +65,49 @@ export async function provideLayer(
   return unpacked(ref, path);
 }
 
-/** Ends the use of the node's cache for all other layers, which a sandbox that was replaced had. */
-export async function keepOnlyLayers(layers: readonly LayerRef[], cache?: NodeCache): Promise<void> {
-  await cache?.keepOnly(layers.map((ref) => sharedLayer(ref).name));
+interface LayerUse {
+  paths: Pick<CellPaths, "layers" | "link" | "sharesLayers">;
+  cache: NodeCache | undefined;
+  report: (message: string, detail: Record<string, unknown>) => void;
 }
+
+/**
+ * Ends the use of all other layers, which a sandbox that was replaced had: the node's cache may remove them, and those that only this cell
+ * has are removed. Never fails.
+ */
+export async function keepOnlyLayers(layers: readonly LayerRef[], { paths, cache, report }: LayerUse): Promise<void> {
+  const failed = (error: unknown): void => {
+    report("a layer that is not used any more was not removed", { message: RametError.from(error).message });
+  };
+  await cache?.keepOnly(layers.map((ref) => sharedLayer(ref).name)).catch(failed);
+  if (paths.sharesLayers) return;
+  const kept = layers.map((ref) => basename(layerPath(ref, paths)));
+  try {
+    for (const name of (await ifPresent(readdir(paths.layers))) ?? [])
+      if (!kept.includes(name.replace(/\.lock$/, ""))) await discard(join(paths.layers, name), paths.link, failed);
+  } catch (error) {
+    failed(error);
+  }
+}
+
+/** Nothing waits for the removal of many files: a later use unpacks the layer again under its name. */
+async function discard(path: string, link: string, failed: (error: unknown) => void): Promise<void> {
+  if (path.endsWith(".lock")) return rm(path, { force: true });
+  const dropped = path.endsWith(dropSuffix) ? path : `${path}.${randomUUID()}${dropSuffix}`;
+  if (dropped !== path) await rename(path, dropped);
+  const what = "removing a layer";
+  // It ends with its input.
+  const stdio: StdioOptions = ["pipe", "pipe", "pipe"];
+  const timeoutMilliseconds = 10 * leastMilliseconds;
+  runProgram({ program: link, args: ["tree", "remove", dropped], what, stdio, timeoutMilliseconds }).then(
+    ({ code, stdout }) => {
+      if (code !== 0) failed(new RametError("Unavailable", stdout));
+    },
+    failed,
+  );
+}
+
+const dropSuffix = ".dropped";
 
 /** A layer in the node's cache. What is in its directory is not compared. */
 function sharedLayer(ref: LayerRef): SharedEntry {

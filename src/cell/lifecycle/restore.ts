@@ -62,7 +62,7 @@ export async function restoreInPlace(core: CellCore, request: RestoreInPlaceCall
       const replace = await phases.phase("prepare", () => core.environment.prepareReplacement(source));
       const ended = await before;
       const result = await replaceSandbox(core, request, { source, phases, replace });
-      await keepOnlyLayers(source.layers, core.cache);
+      await keepOnlyLayers(source.layers, layerUse(core));
       if (before === undefined) return result;
       return { ...result, programs: defined({ ended, running: await programsOf(core) }) };
     } finally {
@@ -70,12 +70,14 @@ export async function restoreInPlace(core: CellCore, request: RestoreInPlaceCall
     }
   } catch (error) {
     // Layers that the sandbox does not get could not be removed from the node while it runs.
-    await keepOnlyLayers(layers, core.cache);
+    await keepOnlyLayers(layers, layerUse(core));
     throw error;
   } finally {
     core.states.unset("swapping");
   }
 }
+
+const layerUse = ({ setting: { paths }, cache, report }: CellCore) => ({ paths, cache, report });
 
 /** A guest answers in about 20 ms; a silent one delays the roll-back by at most this before and after. */
 const programsMilliseconds = 300;

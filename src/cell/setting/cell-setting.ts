@@ -18,8 +18,10 @@ export interface CellPaths {
   link: string;
   /** The cell's directory: gVisor's state, sockets, logs. */
   directory: string;
-  /** The unpacked layers. Cells of one node can share them. */
+  /** The unpacked layers. */
   layers: string;
+  /** Whether other cells of the node use them too. */
+  sharesLayers: boolean;
   /** What the cells of a node and a namespace share, if `CellConfig.nodeCacheBytes` is set. */
   nodeCache: string;
   /** The directory with gVisor's side programs and Ramet's gofer (src/cell/sandbox/saved-image.ts), if there is the gofer. */
@@ -106,6 +108,7 @@ export function cellPaths(environment: NodeJS.ProcessEnv): CellPaths {
     link: environment["RAMET_LINK"] ?? "/usr/local/bin/ramet-link",
     directory,
     layers: environment["RAMET_CELL_LAYERS"] ?? `${directory}/layers`,
+    sharesLayers: environment["RAMET_CELL_LAYERS"] !== undefined,
     nodeCache: environment["RAMET_CELL_NODE_CACHE"] ?? "/run/ramet/node-cache",
     ...defined({
       sidePrograms: environment["RAMET_SIDE_PROGRAMS"],

@@ -325,6 +325,27 @@ print(read("/opt/mark"), read("/opt/one"), read("/opt/two"), os.path.exists("/us
     await expect.poll(() => roots(cell)).toBe(from === "plain" || to === "plain" ? 1 : 2);
   });
 
+  it("leaves no layer on the disk of its cell that it does not use any more, unless other cells have them too", async () => {
+    const { cell } = await warm("own-layers", "two", { environment: {} });
+    const present = async () => (await readdir(join(cell.directory, "layers")).catch(() => [])).toSorted();
+    const expectedOf = (name: Name) =>
+      layers[name]
+        .map(({ checkpointId, manifestDigest }) => `${checkpointId}.${manifestDigest.replace("sha256:", "")}`)
+        .flatMap((layer) => [layer, `${layer}.lock`])
+        .toSorted();
+    expect(await present()).toEqual(expectedOf("two"));
+    for (const name of ["one", "two", "plain", "one"] as const) {
+      await restore(cell, name, `${name}-${performance.now()}`);
+      await expect.poll(present).toEqual(expectedOf(name));
+      expect(await python(cell, files)).toBe(expectedFiles[name]);
+    }
+    const lost = { checkpointId: "waiting-nothing", manifestDigest: `sha256:${"0".repeat(64)}` };
+    const body = await requestOf(cell, { ...lost, contents: ["filesystem"] }, layers.two);
+    await expect(cells.client.restoreInPlace(cell.address, { ...body, request: "lost" })).rejects.toThrow();
+    await expect.poll(present).toEqual(expectedOf("one"));
+    expect(await python(cell, files)).toBe(expectedFiles.one);
+  });
+
   it("gets a layer that was removed from the node and unpacked again", async () => {
     const { cell, waiting } = await warm("removed", "one", { environment: onNode("layers-removed") });
     await rm(join(cells.rig.directory, "layers-removed"), { recursive: true });
