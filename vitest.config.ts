@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
 import { cacheDirectory } from "./src/local/tools/tool.ts";
 import { reporters } from "./test/setup/reporters.ts";
+import { shareOf } from "./test/setup/share.ts";
 import { caseFiles, provingFiles } from "./test/promises.ts";
 
 type TestOptions = NonNullable<TestProjectInlineConfiguration["test"]>;
@@ -18,12 +19,6 @@ const everywhere: TestOptions = {
 /** Which files with processes run: `promises` and `cases` for those in test/promises.ts, `rest` for those without promises and unit tests. */
 const part = process.env["RAMET_TEST_PART"] ?? "all";
 
-/** Which share of the files of `rest` runs: `2/3` is the second third. */
-const [, share = 0, shares = 0] = (/^([1-9])\/([1-9])$/.exec(process.env["RAMET_TEST_SHARE"] ?? "1/1") ?? []).map(
-  Number,
-);
-if (share < 1 || share > shares) throw new TypeError("RAMET_TEST_SHARE is not a share such as 2/3");
-
 /** The files of this part in directories below test/. */
 function filesBelow(...directories: string[]): Pick<TestOptions, "include"> {
   const patterns = directories.map((directory) => `test/${directory}/**/*.test.ts`);
@@ -32,7 +27,7 @@ function filesBelow(...directories: string[]): Pick<TestOptions, "include"> {
   const proving = listed.filter((path) => directories.some((directory) => path.startsWith(`test/${directory}/`)));
   if (part !== "rest") return { include: proving };
   const others = globSync(patterns, { cwd: import.meta.dirname }).filter((path) => !proving.includes(path));
-  return { include: others.sort().filter((_, index) => index % shares === share - 1) };
+  return { include: shareOf(others) };
 }
 
 const preparations = ["test/setup/tools.ts", "test/setup/built-package.ts", "test/setup/shared-planes.ts"];
