@@ -5,6 +5,7 @@ export { EksStoreIdentity, type EksStoreIdentityArgs } from "./identity/eks-stor
 export { GkeStoreIdentity, type GkeStoreIdentityArgs } from "./identity/gke-store-identity.ts";
 export { NamedSnapshot, type NamedSnapshotArgs } from "./named-snapshot.ts";
 export { type PlacementArgs } from "./placement.ts";
+export { type DisruptionArgs } from "./disruption.ts";
 export { type ClaimTemplateArgs, type MountArgs, type PodArgs, type SecretKeyArgs } from "./pod-template.ts";
 export {
   copy,

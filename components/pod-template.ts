@@ -3,11 +3,12 @@ import { type Input, output, type Output, type Unwrap } from "@pulumi/pulumi";
 import { annotations } from "../src/api/names/labels.ts";
 import { defined } from "../src/base/defined.ts";
 import { RametError } from "../src/base/errors.ts";
+import { type DisruptionArgs, disruptionAnnotations } from "./disruption.ts";
 import { runError } from "./run-error.ts";
 import type { EgressArgs } from "./runtime-settings.ts";
 
 /** The settings of a sandbox's Pod. */
-export interface PodArgs {
+export interface PodArgs extends DisruptionArgs {
   /** The sandbox's image, its root file system. Pin it by digest: a moved tag does not trigger a rebuild. */
   image: Input<string>;
   /**
@@ -111,6 +112,7 @@ function partsOf(known: Known): PodParts {
   const podAnnotations = defined({
     [annotations.image]: known.recorded,
     [annotations.egress]: known.egress && JSON.stringify(known.egress),
+    ...disruptionAnnotations(known),
   });
   const { initContainers, nodeSelector, tolerations, affinity, imagePullSecrets } = known;
   const volumes = mounts.flatMap(volumeOf);

@@ -13,6 +13,7 @@ import {
   SandboxTemplate,
   type SandboxTemplateArgs,
 } from "./index.ts";
+import { disruptionAnnotations } from "./disruption.ts";
 import { providerTexts } from "../test/program/provider-texts.ts";
 
 /** Programs as users test them: without an engine and without an organization. */
@@ -40,6 +41,8 @@ async function inputsOf(type: string): Promise<Registered["inputs"] | undefined>
   await runtime.disconnect();
   return registered.find((one) => one.type === type)?.inputs;
 }
+
+const later = <T>(value: T) => output(Promise.resolve(value));
 
 const templateType = "kubernetes:agents.kruise.io/v1alpha1:SandboxTemplate";
 
@@ -96,7 +99,6 @@ it("leads a domain to the gateways that the program gets from another resource",
   vi.stubEnv("HOME", "/nowhere");
   // A preview, which does not need the cluster.
   await runtime.setMocks(mocks, "project", "stack", true);
-  const later = <T>(value: T) => output(Promise.resolve(value));
   const { nodes } = new RametRuntime("ramet", {
     mode: "install",
     image: "registry.example/ramet:1",
@@ -134,6 +136,21 @@ async function templateOf(args: Omit<SandboxTemplateArgs, "image">): Promise<unk
 it("has only what a program sets", async () => {
   const containers = [{ name: "sandbox", image: "python", command: ["sleep", "infinity"] }];
   expect(await templateOf({})).toEqual({ template: { spec: { containers } } });
+});
+
+it("says on a template or a set what becomes of sandboxes whose Pods are lost, and refuses what controllers would", async () => {
+  const args = { onDisruption: "Pause", checkpointEvery: later("10m"), checkpointsKept: 3 } as const;
+  const annotations = {
+    "ramet.dev/on-disruption": "Pause",
+    "ramet.dev/checkpoint-every": "10m",
+    "ramet.dev/checkpoints-kept": "3",
+  };
+  expect(await templateOf(args)).toMatchObject({ template: { metadata: { annotations } } });
+  new SandboxSet("pool", { from: { template: "python" }, replicas: 1, ...args });
+  expect(await inputsOf("kubernetes:agents.kruise.io/v1alpha1:SandboxSet")).toMatchObject({
+    metadata: { annotations },
+  });
+  expect(() => disruptionAnnotations({ checkpointEvery: "5s" })).toThrow(/is not from 1m to 24h/);
 });
 
 it("has typed fields for a Pod: volumes, claims, nodes, Secrets, rules, probes and containers before it", async () => {

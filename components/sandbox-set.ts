@@ -5,6 +5,7 @@ import { annotations as annotationKeys, restoreFromAnnotations } from "../src/ap
 import { sandboxSetKind } from "../src/api/kinds/sandbox-set.ts";
 import { deleteInBackground } from "./await.ts";
 import { declareKind, type ObjectTransform, awaitReady, waitAnnotations } from "./declare.ts";
+import { type DisruptionArgs, withDisruption } from "./disruption.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
 import { placementBeside, type PlacementArgs, programEnvironment } from "./placement.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
@@ -13,7 +14,7 @@ import type { SandboxTemplateSpec } from "../src/api/kinds/sandbox-template.ts";
 import { RametError } from "../src/base/errors.ts";
 import { runError } from "./run-error.ts";
 
-export interface SandboxSetArgs extends PlacementArgs {
+export interface SandboxSetArgs extends PlacementArgs, DisruptionArgs {
   /**
    * The source of the sandboxes: a SandboxTemplate, a NamedSnapshot, or a reference to an existing one: `{ template:
    * "python" }`, `"python-data"`, `"python-data@7"`, `"python-data@sha256:…"`, or a checkpoint id. A set follows a
@@ -54,7 +55,8 @@ export class SandboxSet extends ComponentResource {
     const placement = placementBeside(name, args, from);
     const spec = { ...originOf(name, placement.namespace, args), ...strategiesOf(args), replicas: args.replicas };
     const awaited = { kind: "SandboxSet" as const, conditions: ["Ready", "Updated"], timeout: args.timeout };
-    const annotations = { ...followed(from), ...waitAnnotations(this, awaited), ...deleteInBackground };
+    const others = { ...followed(from), ...waitAnnotations(this, awaited), ...deleteInBackground };
+    const annotations = withDisruption(args, others);
     const metadata = { ...placement, annotations };
     const declared = declareKind(this, name, sandboxSetKind, { metadata, spec, transform });
     this.name = awaitReady(this, name, awaited, { ...declared, annotations });
