@@ -2,7 +2,7 @@ import type { Checkpoint, CheckpointManifest } from "../api/kinds/checkpoint.ts"
 import { checkpointState, isPreparing } from "../api/state/checkpoint.ts";
 import { RametError } from "../base/errors.ts";
 import { describeState, failureOf } from "../kube/conditions.ts";
-import { objectOf, type Objects, type Settled, type Wait, type Watched } from "./objects.ts";
+import { hasWaitEnded, objectOf, type Objects, type Settled, type Wait, type Watched } from "./objects.ts";
 
 /**
  * Captures a sandbox, and waits until the checkpoint has succeeded. One that fails, or that is not finished in time, is deleted: a
@@ -10,11 +10,19 @@ import { objectOf, type Objects, type Settled, type Wait, type Watched } from ".
  * @throws RametError `Timeout` or `Canceled`; the error of the capture
  */
 export async function capture(objects: Objects, manifest: CheckpointManifest, wait: Wait): Promise<Checkpoint> {
-  const created = await objects.checkpoints.create(manifest, wait.signal);
+  return completed(objects, await objects.checkpoints.create(manifest, wait.signal), wait);
+}
+
+/** @param wait.isKept whether it is not deleted when only the wait has ended, as its request can be repeated. @default false */
+export async function completed(
+  objects: Pick<Objects, "checkpoints">,
+  created: Checkpoint,
+  { isKept = false, ...wait }: Wait & { isKept?: boolean },
+): Promise<Checkpoint> {
   try {
     return objectOf(await untilCaptured(objects, created, wait));
   } catch (error) {
-    await objects.checkpoints.remove(created).catch(() => undefined);
+    if (!isKept || !hasWaitEnded(error)) await objects.checkpoints.remove(created).catch(() => undefined);
     throw error;
   }
 }

@@ -7,7 +7,7 @@ import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
 import { awaitSandbox, type Goal } from "./await-sandbox.ts";
 import { untilCaptured, untilCapturing } from "./capture.ts";
-import type { Objects, Settled, Wait } from "./objects.ts";
+import { hasWaitEnded, type Objects, type Settled, type Wait } from "./objects.ts";
 
 /** The time limit applies to the checkpoint, and then to the clones. */
 export interface Fork extends Wait {
@@ -19,8 +19,8 @@ export interface Fork extends Wait {
   /** Whether the clones can be created while the checkpoint is captured. They are then ready earlier. */
   isEarly: (checkpoint: Checkpoint) => boolean;
   goal: Goal;
-  /** Whether a sandbox that does not reach the goal is deleted. */
-  discards: boolean;
+  /** Which sandboxes are deleted: those that cannot reach the goal, or also those for which the wait has ended. @default none */
+  discards?: "failed" | "unfinished";
   /** Called with the clones that will still become ready, when the wait for the capture is given up. */
   onGivenUp?: (clones: readonly Sandbox[]) => void;
   /** Called if something that nobody needs any more cannot be deleted. */
@@ -51,7 +51,7 @@ export async function fork(objects: Objects, request: Fork): Promise<Settled<For
       made.push(...(await clones(started, request)));
     captured = await untilCaptured(objects, started, request);
   } catch (error) {
-    if (request.discards) await removeAll(objects, [...clonesIn(made), created], request);
+    if (request.discards !== undefined) await removeAll(objects, [...clonesIn(made), created], request);
     else request.onGivenUp?.(clonesIn(made));
     throw error;
   }
@@ -111,9 +111,12 @@ async function follow(objects: Objects, made: CloneResult, request: Fork): Promi
   const { goal, timeoutMilliseconds, signal, discards } = request;
   const result = await awaitSandbox(objects, made.object, { goal, isNew: true, timeoutMilliseconds, signal }).then(
     (settled): CloneResult => ("failure" in settled ? { ...settled, isOver: true } : settled),
-    (error: unknown): CloneResult => ({ failure: RametError.from(error), isOver: discards }),
+    (error: unknown): CloneResult => {
+      const isOver = discards !== undefined && (discards === "unfinished" || !hasWaitEnded(error));
+      return { failure: RametError.from(error), isOver };
+    },
   );
-  if ("failure" in result && discards) await removeAll(objects, [made.object], request);
+  if ("failure" in result && result.isOver && discards !== undefined) await removeAll(objects, [made.object], request);
   return result;
 }
 

@@ -2,7 +2,7 @@ import type { Checkpoint } from "../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../api/kinds/named-snapshot.ts";
 import type { SandboxSet } from "../api/kinds/sandbox-set.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
-import type { RametError } from "../base/errors.ts";
+import { RametError } from "../base/errors.ts";
 import type { KubeManifest, KubeObject } from "../kube/object.ts";
 
 /**
@@ -67,6 +67,11 @@ export type Settled<T> = { object: T } | { failure: RametError };
 export function objectOf<T>(settled: Settled<T>): T {
   if ("failure" in settled) throw settled.failure;
   return settled.object;
+}
+
+/** Whether only a wait has ended. What it has waited for can still happen. */
+export function hasWaitEnded(error: unknown): boolean {
+  return ["Canceled", "Timeout"].includes(RametError.from(error).code);
 }
 
 /** The same objects, whose states are reported while an operation follows them. */

@@ -1,6 +1,10 @@
+import { readFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { annotations, labels } from "../../src/api/names/labels.ts";
+import { resultOr } from "../../src/base/errors.ts";
+import { PodDirectory } from "../../src/local/node/pod-directory.ts";
 import { type Cluster, openCluster } from "../cluster/controllers-cluster.ts";
 import { realNode } from "../cluster/controllers-real-node.ts";
 import { descendants, processesWith } from "../faults/processes.ts";
@@ -214,9 +218,17 @@ for second in range(1 << 30):
 
 /** The CPU time of the processes of a sandbox's Pod from now on. */
 async function cpuOfPod({ status }: Sandbox): Promise<() => Promise<number>> {
-  const roots = await processesWith(status?.podInfo?.podUID ?? "");
-  const below = await Promise.all(roots.map(({ pid }) => descendants(pid)));
-  return cpuOf([...roots, ...below.flat()]);
+  const uid = status?.podInfo?.podUID ?? "";
+  const pods = new Set((await processesWith()).flatMap(({ pid }) => podFolderOf(pid)).map((folder) => dirname(folder)));
+  const [record] = [...pods].flatMap((directory) => new PodDirectory(directory, uid).readRecord() ?? []);
+  const root = record?.process.pid;
+  return cpuOf(root === undefined ? [] : [{ pid: root }, ...(await descendants(root))]);
+}
+
+/** The processes of a Pod that a spare cell runs have the directory of the spare. */
+function podFolderOf(pid: number): string[] {
+  const environment = resultOr(() => readFileSync(`/proc/${pid}/environ`, "latin1").split("\0"), []);
+  return environment.flatMap((text) => /^RAMET_POD_FOLDER=(.*)$/.exec(text)?.[1] ?? []);
 }
 
 /** @throws Error if there are none, whose time would be 0 */

@@ -33,7 +33,7 @@ export async function openClaimer(client: KubeClient): Promise<Claimer> {
   const informing = informer.run(end.signal);
   await informer.synced(end.signal);
   let isOpen = true;
-  const stock = new Stock({ store: informer.store, revisionOf: () => undefined, random: Math.random });
+  const stock = new Stock({ store: informer.store, revisionOf: () => undefined });
   const { clock } = client;
   const turns = new FairTurns(16);
   const model: ClaimParts["model"] = async (at) => {

@@ -46,7 +46,6 @@ export async function forkSandbox(io: Io, options: ForkOptions): Promise<number>
         objects.sandboxes.create(cloneManifest(cluster, checkpoint, { ...options, at, plan })).catch(withForkHint),
       isEarly: () => plan.isEarly,
       goal: options.paused === true ? "paused" : "loaded",
-      discards: false,
       onGivenUp: (clones) => {
         const names = clones.map(({ metadata }) => metadata.name);
         if (names.length > 0) printLine(io.stderr, `The clones ${names.join(", ")} will still be created.`);

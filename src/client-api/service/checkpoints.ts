@@ -17,7 +17,7 @@ import type { ServiceParts } from "./parts.ts";
 import { type CreateSnapshot, snapshotOf } from "./snapshots.ts";
 import { currentSource } from "./source.ts";
 
-export interface StartCheckpoint extends Pick<CreateSnapshot, "owner"> {
+export interface StartCheckpoint extends Pick<CreateSnapshot, "owner" | "title" | "description" | "expiresAt"> {
   /** @default those of the sandbox */
   contents?: CreateSnapshot["contents"] | undefined;
   /** Unique among the checkpoints of the sandbox. @default none */
@@ -40,13 +40,14 @@ export async function startCheckpoint(
   sandbox: Sandbox,
   start: StartCheckpoint,
 ): Promise<Checkpoint> {
-  const { owner, name, contents, volumes = false, consistency, requestId, signal } = start;
+  const { name, contents, volumes = false, consistency, requestId, signal } = start;
+  const { owner, title, description, expiresAt } = start;
   const at = sandbox.metadata;
   const state = await verifiedState(parts, sandbox, signal, ["running", "starting", "snapshotting", "paused"]);
   if (state === "ended") throw unknown(at.name);
   if (state === "pausing" || state === "killing")
     throw new RametError("Conflict", `The sandbox ${at.name} is ${state}, so it cannot be captured`);
-  const manifest = snapshotOf(sandbox, { owner, ...defined({ contents }) });
+  const manifest = snapshotOf(sandbox, { owner, ...defined({ contents, title, description, expiresAt }) });
   const { generateName: _, ...metadata } = manifest.metadata;
   // The name of the object makes that of the client unique, also among requests at the same time.
   const digits = hash("sha256", JSON.stringify([at.uid, name ?? null, name === undefined ? requestId : null]));

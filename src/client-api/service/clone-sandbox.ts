@@ -128,7 +128,13 @@ async function checkSnapshotClass(
 }
 
 /** The settings that a client has made in the source with its checkpointed files. */
-const inheritedByClones = [annotations.clientTemplate, annotations.clientAgent, annotations.clientPorts];
+const inheritedByClones = [
+  annotations.clientTemplate,
+  annotations.clientAgent,
+  annotations.clientPorts,
+  annotations.initRuntimeRequest,
+  annotations.sealedInitRequest,
+];
 
 function startedBefore({ known }: ServiceParts, clone: Sandbox): StartedClone {
   const id = restoreFrom(clone) ?? "";
@@ -156,6 +162,8 @@ export interface ForkPaused extends Omit<NewSandbox, "namespace"> {
   requestId: string;
   /** The contents that a running source is captured with. Those of a paused one are what its pause has stored. */
   contents: NonNullable<CreateSnapshot["contents"]>;
+  /** Whether the client can repeat the request, which then finds the clone. */
+  isRepeatable: boolean;
   timeoutMilliseconds: number;
 }
 
@@ -185,7 +193,7 @@ export async function forkPaused(parts: ServiceParts, source: Sandbox, create: F
       return createClaimed({ apiVersion, kind: "Sandbox", metadata, spec: { paused: true } }, request, parts.claims);
     },
     goal: "paused",
-    discards: true,
+    discards: create.isRepeatable ? "failed" : "unfinished",
     onOrphan: () => undefined,
     timeoutMilliseconds,
     signal,
@@ -237,7 +245,7 @@ export async function forkSandbox(
       return makeSandbox(parts, request, { kind: "checkpoint", reference, checkpoint });
     },
     goal: "serving",
-    discards: true,
+    discards: "unfinished",
     // What cannot be deleted now ends when its time is over.
     onOrphan: () => undefined,
     timeoutMilliseconds,

@@ -17,7 +17,7 @@ import { claimSandbox, createClaimed } from "../../operations/claim/claim-sandbo
 import type { NamedManifest } from "../../operations/claim/cold-sandbox.ts";
 import { type ClaimRequest, validateClaimRequest } from "../../operations/claim/request.ts";
 import { awaitSandbox } from "../../operations/await-sandbox.ts";
-import { objectOf } from "../../operations/objects.ts";
+import { hasWaitEnded, objectOf } from "../../operations/objects.ts";
 import type { ServiceParts } from "./parts.ts";
 import { currentSource, findWarmSet, type Source } from "./source.ts";
 import { startUnder, type StartUnder } from "./start-under.ts";
@@ -53,12 +53,15 @@ export interface CreateSandbox extends NewSandbox {
   environment?: Record<string, string>;
   /** Seals the variables before they are written. @default plain text, which the controllers seal */
   seal?: Pick<RequestSeal, "seal"> | undefined;
+  /** Whether the client can repeat the request, which then finds the sandbox. @default false */
+  isRepeatable?: boolean;
   /** How long to wait until it serves. */
   timeoutMilliseconds: number;
 }
 
 /**
- * Creates a sandbox, by a claim where a set has a ready one, and waits until it serves. A sandbox that does not start is deleted.
+ * Creates a sandbox, by a claim where a set has a ready one, and waits until it serves. A sandbox that does not start is deleted, unless
+ * only the wait has ended and the client can repeat the request.
  * @throws RametError `NotFound` for an unknown source or snapshot; `TemplateMismatch` for a snapshot that cannot start under the
  *   template; `Timeout`; the error of the sandbox
  */
@@ -74,7 +77,8 @@ export async function createSandbox(parts: ServiceParts, create: CreateSandbox):
     return objectOf(await awaitSandbox(parts.objects, sandbox, wait));
   } catch (error) {
     // What cannot be deleted now ends when its time is over.
-    await parts.objects.sandboxes.remove(sandbox).catch(() => undefined);
+    if (create.isRepeatable !== true || !hasWaitEnded(error))
+      await parts.objects.sandboxes.remove(sandbox).catch(() => undefined);
     const id = start ? start.checkpointId : source.kind === "checkpoint" && source.checkpoint?.status?.checkpointId;
     throw id ? unlessDeleted(parts, { namespace, id }, error) : error;
   }
@@ -84,7 +88,7 @@ export async function createSandbox(parts: ServiceParts, create: CreateSandbox):
 function unlessDeleted({ known }: ServiceParts, at: { namespace: string; id: string }, error: unknown): unknown {
   const found = known.checkpointById(at.namespace, at.id);
   const isKept = found !== undefined && found.metadata.deletionTimestamp === undefined;
-  if (isKept || ["Canceled", "Timeout"].includes(RametError.from(error).code)) return error;
+  if (isKept || hasWaitEnded(error)) return error;
   const message = `The snapshot ${at.id} was deleted while a sandbox was created from it`;
   return new RametError("NotFound", message, { cause: error });
 }

@@ -21,7 +21,7 @@ import { currentSource } from "./source.ts";
 /**
  * Deletes a snapshot: a checkpoint, one version of a named snapshot, or a named snapshot with all of its versions. Clones are not
  * affected.
- * @throws RametError `NotFound`; `Forbidden` for a set or a template
+ * @throws RametError `NotFound`; `Forbidden` for a set, a template, or one version of those that a recipe builds
  */
 export async function deleteSnapshot(
   parts: ServiceParts,
@@ -37,6 +37,14 @@ export async function deleteSnapshot(
   }
   const { reference, checkpoint } = await deletable(parts, namespace, text, signal);
   const snapshot = known.snapshot(`${namespace}/${reference.split("@")[0] ?? ""}`);
+  if (
+    snapshot !== undefined &&
+    snapshot.spec.from.checkpoint === undefined &&
+    parseClientName(text, namespace).pin !== undefined
+  )
+    throw new RametError("Forbidden", `${text} is a version that a recipe has built, which clients cannot delete`, {
+      hint: `Delete the named snapshot ${snapshot.metadata.name} with all of its versions, or change its recipe`,
+    });
   const others = snapshot === undefined ? [] : otherVersions(parts, snapshot, reference);
   const existed =
     snapshot !== undefined && others.length === 0

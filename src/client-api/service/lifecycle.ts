@@ -51,8 +51,23 @@ export function endOf({ spec }: Sandbox): Date | undefined {
   return time === undefined ? undefined : new Date(time);
 }
 
+/** Whether it runs although a pause is requested: that has failed, perhaps after the answer to its client, and is not repeated. */
+export function hasFailedPause({ sandboxes }: Pick<ServiceParts, "sandboxes">, sandbox: Sandbox): boolean {
+  return pauseFailure(sandboxes.current(sandbox.metadata.uid) ?? sandbox) !== undefined;
+}
+
+/** Pauses a sandbox unless it is paused. @throws RametError like {@link pauseSandbox} */
+export async function ensurePaused(
+  parts: ServiceParts,
+  sandbox: Sandbox,
+  pause: Wait & { keepMemory: boolean },
+): Promise<void> {
+  const isPaused = (await verifiedState(parts, sandbox, pause.signal)) === "paused";
+  if (!isPaused || hasFailedPause(parts, sandbox)) await pauseSandbox(parts, sandbox, pause);
+}
+
 /**
- * Pauses a sandbox and waits until it is paused. A pause in progress is joined.
+ * Pauses a sandbox and waits until it is paused. A pause in progress is joined, and after one that has failed, it is tried again.
  * @param keepMemory whether its memory is kept in addition to its files, if the sandbox keeps memory at all
  * @throws RametError `Conflict` if it is paused already; `NotFound` if it is being deleted; `Timeout`
  */
@@ -64,7 +79,11 @@ export async function pauseSandbox(
   const { name, uid } = sandbox.metadata;
   const state = await verifiedState(parts, sandbox, waiting.signal);
   if (state === "killing" || state === "ended") throw unknown(name);
-  if (state === "paused") throw new RametError("Conflict", `The sandbox ${name} is paused already`);
+  if (state === "paused") {
+    if (!hasFailedPause(parts, sandbox)) throw new RametError("Conflict", `The sandbox ${name} is paused already`);
+    // The controllers must see that nobody requests the failed one any more.
+    await connectSandbox(parts, sandbox, { ...waiting, lifeMilliseconds: waiting.timeoutMilliseconds });
+  }
   // A capture in progress ends first; the controllers see to that.
   const requested = state !== "pausing";
   const written = requested

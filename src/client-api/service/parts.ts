@@ -54,7 +54,6 @@ export function serviceParts(
     store: informers.sandboxes.store,
     latest,
     revisionOf: (key) => known.set(key)?.status?.updateRevision,
-    random,
   });
   const claims: ClaimParts = {
     sandboxes: informers.sandboxes.resource,

@@ -18,6 +18,7 @@ import { untilSnapshotKnown } from "./cache-lag.ts";
 import { unknown } from "./find-sandbox.ts";
 import { verifiedState } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
+import { hasExpired } from "./source.ts";
 import { changeTags } from "./template-builds.ts";
 
 export interface CreateSnapshot extends Wait {
@@ -280,13 +281,14 @@ const longestRequestMilliseconds = 3_600_000;
 
 /** All snapshots of a namespace that clients can use, newest first. @param sourceUid only those of this sandbox */
 export function listSnapshots(
-  { known }: Pick<ServiceParts, "known">,
+  { known, clock }: Pick<ServiceParts, "known" | "clock">,
   namespace: string,
   { sourceUid, name }: { sourceUid?: string | undefined; name?: string | undefined } = {},
 ): Snapshot[] {
-  const isListed = ({ metadata }: Checkpoint): boolean =>
-    metadata.deletionTimestamp === undefined &&
-    (sourceUid === undefined || metadata.labels?.[labels.sourceUid] === sourceUid);
+  const isListed = (checkpoint: Checkpoint): boolean =>
+    checkpoint.metadata.deletionTimestamp === undefined &&
+    !hasExpired({ clock }, checkpoint) &&
+    (sourceUid === undefined || checkpoint.metadata.labels?.[labels.sourceUid] === sourceUid);
   const keptOf = ({ checkpointId }: SnapshotVersion): Checkpoint | undefined => {
     const checkpoint = known.checkpointById(namespace, checkpointId);
     return checkpoint !== undefined && isListed(checkpoint) ? checkpoint : undefined;

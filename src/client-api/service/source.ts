@@ -9,7 +9,7 @@ import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
 import { templateRevision, withoutOrigin } from "../../api/pod/restore-spec.ts";
 import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { defaultTag, resolveOrigin, tagsOf } from "../../api/snapshot/snapshot-reference.ts";
-import { isCloneable } from "../../api/state/checkpoint.ts";
+import { expiryOf, isCloneable } from "../../api/state/checkpoint.ts";
 import { RametError, resultOr } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { currentRevision } from "../../operations/claim/cold-sandbox.ts";
@@ -23,12 +23,14 @@ export type Source =
   /** @property reference a checkpoint id or a named snapshot, in the form of the annotation `restore-from` */
   | { kind: "checkpoint"; reference: string; checkpoint: Checkpoint | undefined };
 
+type SourceParts = Pick<ServiceParts, "known" | "aliases" | "clock">;
+
 /**
  * Finds what a client's name means: a SandboxSet, a named snapshot (`name`, `name@7`), a SandboxTemplate, or the id of a
  * checkpoint, in this order. Clients of other systems add `:default` and their own namespace: `team/name:default`.
  * @throws RametError `NotFound`
  */
-export function findSource(parts: Pick<ServiceParts, "known" | "aliases">, namespace: string, text: string): Source {
+export function findSource(parts: SourceParts, namespace: string, text: string): Source {
   const { known, aliases } = parts;
   const name = referenceOf(known, namespace, text);
   const at = (objectName: string) => `${namespace}/${objectName}`;
@@ -45,10 +47,11 @@ export function findSource(parts: Pick<ServiceParts, "known" | "aliases">, names
   // The ids of other controllers may have capitals.
   for (const id of [name, text]) {
     const checkpoint = known.checkpointById(namespace, id);
-    if (checkpoint !== undefined && isKept(checkpoint)) return { kind: "checkpoint", reference: id, checkpoint };
+    if (checkpoint !== undefined && isKept(checkpoint) && !hasExpired(parts, checkpoint))
+      return { kind: "checkpoint", reference: id, checkpoint };
   }
   const alias = aliases.get(name);
-  if (alias !== undefined) return findSource({ known, aliases: new Map() }, namespace, alias);
+  if (alias !== undefined) return findSource({ ...parts, aliases: new Map() }, namespace, alias);
   throw new RametError(
     "NotFound",
     `${JSON.stringify(text.slice(0, 80))} is not a set, a named snapshot, a template or a checkpoint of the namespace ${namespace}`,
@@ -97,6 +100,12 @@ export function findTemplate(parts: ServiceParts, namespace: string, name: strin
 /** As clients name the templates of a cluster. */
 export function templateName({ metadata: { name } }: SandboxSet | SandboxTemplate): string {
   return name.startsWith(clusterTemplatePrefix) ? name.slice(clusterTemplatePrefix.length) : name;
+}
+
+/** Whether its time is over. The controllers delete it a moment later, or when they run again. */
+export function hasExpired({ clock }: Pick<ServiceParts, "clock">, checkpoint: Checkpoint): boolean {
+  const expiry = expiryOf(checkpoint);
+  return expiry !== undefined && expiry <= clock.now();
 }
 
 /** Whether nobody has deleted the object. It may exist until what depends on it is gone. */

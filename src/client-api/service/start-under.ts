@@ -4,11 +4,11 @@ import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import { labels, restoreFrom } from "../../api/names/labels.ts";
 import { compareTemplate } from "../../api/snapshot/template-difference.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
-import { expiryOf, isCloneable } from "../../api/state/checkpoint.ts";
+import { isCloneable } from "../../api/state/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import { currentRevision } from "../../operations/claim/cold-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
-import { currentSource, type Source, startsWithProbes } from "./source.ts";
+import { currentSource, hasExpired, type Source, startsWithProbes } from "./source.ts";
 
 /** A template, and the checkpoint with whose content a sandbox of it starts. */
 export interface StartUnder {
@@ -79,11 +79,6 @@ export async function findCheckpoint(
   if (checkpoint === undefined || hasExpired(parts, checkpoint)) throw unknownSnapshot(snapshot);
   if (isCloneable(checkpoint)) return checkpoint;
   throw new RametError("CheckpointNotReady", `The snapshot ${snapshot.slice(0, 80)} has no content that can be used`);
-}
-
-export function hasExpired({ clock }: Pick<ServiceParts, "clock">, checkpoint: Checkpoint): boolean {
-  const expiry = expiryOf(checkpoint);
-  return expiry !== undefined && expiry <= clock.now();
 }
 
 export function unknownSnapshot(id: string): RametError {

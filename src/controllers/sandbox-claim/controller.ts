@@ -149,7 +149,6 @@ function claimPartsOf({ informers, cache, sandboxWrites, clock, random }: ClaimC
       store: informers.sandboxes.store,
       latest: (cached) => sandboxWrites.latest(cached),
       revisionOf: (setKey) => cache.set(setKey)?.status?.updateRevision,
-      random,
     }),
     turns: new FairTurns(writesAtOnce),
     model: async (at) => {

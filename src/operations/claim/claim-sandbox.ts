@@ -105,12 +105,17 @@ async function tryOnce(
 ): Promise<Claimed | "conflict" | "nothing"> {
   if (signal.aborted) throw canceled("Claiming", signal);
   const { namespace, set, lock } = request;
-  const held = parts.stock.heldBy(namespace, lock);
-  if (held !== undefined) return { sandbox: held, kind: "hot" };
+  const { stock } = parts;
+  const held = stock.heldBy(namespace, lock);
+  if (held !== undefined) {
+    const sandbox = await held;
+    return sandbox === undefined ? tryOnce(request, parts, signal) : { sandbox, kind: "hot" };
+  }
   const isCold = request.startsFrom !== undefined;
-  const candidate = isCold ? undefined : parts.stock.take(`${namespace}/${set}`, request.fits, request.onlyFitting);
+  const place = { setKey: `${namespace}/${set}`, lock };
+  const candidate = isCold ? undefined : stock.take(place, request.fits, request.onlyFitting);
   if (candidate !== undefined) {
-    const sandbox = await takeCandidate(candidate, request, parts);
+    const sandbox = await stock.noted(request, takeCandidate(candidate, request, parts));
     return sandbox === undefined ? "conflict" : { sandbox, kind: "hot" };
   }
   if (request.onlyFitting === true) throw noStock(request);
@@ -142,14 +147,15 @@ async function takeCandidate(
     return await (remember === undefined ? write() : remember(candidate, write));
   } catch (thrown) {
     const error = RametError.from(thrown);
-    if (error.code === "Conflict" || error.code === "NotFound") return undefined;
-    if (!error.retryable) {
+    if (error.code === "NotFound") return undefined;
+    if (!error.retryable && error.code !== "Conflict") {
       stock.giveBack(candidate);
       throw error;
     }
-    // The response to the write was lost: the lock shows the owner.
+    // The response to the write was lost, or another server was faster, perhaps for the same request: the lock shows the owner.
     const found = await sandboxes.find(candidate.metadata).catch(() => {
-      throw error;
+      if (error.retryable) throw error;
+      return undefined;
     });
     return found?.metadata.uid === candidate.metadata.uid && hasLock(found, request.lock) ? found : undefined;
   }

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { annotations, labels } from "../../api/names/labels.ts";
@@ -44,11 +45,14 @@ function candidate(name: string, revision: string, priority?: string): Sandbox {
 it("hands out a sandbox that fits the memory to restore, and any other if none does", () => {
   const store = new ObjectStore<Sandbox>(() => undefined);
   store.replace([ready("a", "1"), ready("b", "2"), ready("c", "1"), ready("d", "2")], true);
-  const stock = new Stock({ store, revisionOf: () => undefined, random: () => 0 });
+  const stock = new Stock({ store, revisionOf: () => undefined });
   const take = (engine?: string) =>
-    stock.take("n/pool", engine === undefined ? undefined : ({ status }) => status?.ramet?.engine === engine)?.metadata
-      .name;
-  expect([take("2"), take("2"), take("2"), take(), take()]).toEqual(["b", "d", "a", "c", undefined]);
+    stock.take(
+      { setKey: "n/pool", lock: "l" },
+      engine === undefined ? undefined : ({ status }) => status?.ramet?.engine === engine,
+    )?.metadata.name ?? "none";
+  expect([take("2"), take("2")].toSorted()).toEqual(["b", "d"]);
+  expect([take("2"), take(), take()].toSorted()).toEqual(["a", "c", "none"]);
 });
 
 const candidates = fc
@@ -56,12 +60,10 @@ const candidates = fc
     maxLength: 12,
   })
   .map((all) => all.map(([revision, priority], at) => candidate(`s${at}`, revision, priority)));
-const start = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
-
 it("orders each candidate once, by newest revision and then by highest priority", () => {
   fc.assert(
-    fc.property(candidates, start, (all, from) => {
-      const ordered = orderCandidates(all, "new", from);
+    fc.property(candidates, fc.uuid(), (all, lock) => {
+      const ordered = orderCandidates(all, "new", lock);
       expect(new Set(ordered)).toEqual(new Set(all));
       expect(ordered).toHaveLength(all.length);
       const ranks = ordered.map(({ metadata }) => [
@@ -74,10 +76,46 @@ it("orders each candidate once, by newest revision and then by highest priority"
   );
 });
 
-it("starts at any of several equal candidates and wraps around", () => {
-  const all = ["a", "b", "c", "d"].map((name) => candidate(name, "new"));
-  const names = (from: number) => orderCandidates(all, "new", from).map(({ metadata }) => metadata.name);
-  expect(names(0)).toEqual(["a", "b", "c", "d"]);
-  expect(names(0.5)).toEqual(["c", "d", "a", "b"]);
-  expect(names(0.999)).toEqual(["d", "a", "b", "c"]);
+it("begins for each lock with one of several equal candidates, also if others are known", () => {
+  const all = Array.from({ length: 20 }, (_, at) => candidate(`s${at}`, "new"));
+  const first = (lock: string, some = all) => orderCandidates(some, "new", lock)[0]?.metadata.name;
+  const chosen = Map.groupBy(
+    Array.from({ length: 2_000 }, () => first(randomUUID())),
+    (name) => name,
+  );
+  expect(chosen.size).toBe(20);
+  for (const names of chosen.values()) expect(names.length).toBeLessThan(200);
+  for (const lock of ["a", "b", "c"]) {
+    const name = first(lock);
+    const others = all.filter(({ metadata }, at) => at % 2 === 0 || metadata.name === name);
+    expect(first(lock, others.toReversed())).toBe(name);
+  }
+});
+
+it("gives a claim with the same lock what another one takes, until the informer shows it or the claim has failed", async () => {
+  const store = new ObjectStore<Sandbox>(() => undefined);
+  const stock = new Stock({ store, revisionOf: () => undefined });
+  const at = { namespace: "n", lock: "l" };
+  const taken = Promise.withResolvers<Sandbox | undefined>();
+  const first = stock.noted(at, taken.promise);
+  const second = stock.heldBy("n", "l");
+  expect(second).toBeInstanceOf(Promise);
+  expect(stock.heldBy("other", "l")).toBeUndefined();
+  const claimed = sandbox("a", { annotations: { [annotations.lock]: "l" } });
+  taken.resolve(claimed);
+  expect(await Promise.all([first, second])).toEqual([claimed, claimed]);
+  expect(await stock.heldBy("n", "l")).toBe(claimed);
+  store.replace([claimed], true);
+  expect(stock.heldBy("n", "l")).toBe(claimed);
+  store.replace([], true);
+  expect(stock.heldBy("n", "l")).toBeUndefined();
+  await expect(stock.noted(at, Promise.reject(new Error("lost")))).rejects.toThrow("lost");
+  expect(await stock.noted(at, Promise.resolve(undefined))).toBeUndefined();
+  expect(stock.heldBy("n", "l")).toBeUndefined();
+  const deleting = sandbox("b", {
+    annotations: { [annotations.lock]: "l" },
+    deletionTimestamp: "2026-01-01T00:00:00Z",
+  });
+  store.replace([deleting], true);
+  expect(stock.heldBy("n", "l")).toBeUndefined();
 });

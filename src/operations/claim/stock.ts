@@ -11,9 +11,10 @@ export interface StockOptions {
   latest?: (cached: Sandbox) => Sandbox;
   /** The current revision of a set, by `namespace/name`. */
   revisionOf: (setKey: string) => string | undefined;
-  /** From 0 to below 1. */
-  random: () => number;
 }
+
+/** More claims are not written between two events of a watch. */
+const mostTaking = 10_000;
 
 /**
  * The claimable sandboxes of each set. Each version of a sandbox is handed out once per process: whether that claim succeeded
@@ -25,6 +26,8 @@ export class Stock {
   readonly #byLock: (lock: string) => Sandbox[];
   /** By UID, the version that was handed out, until the store has another one. */
   readonly #given = new Map<string, string>();
+  /** By namespace and lock, the claims of this process that the informer does not show yet. */
+  readonly #taking = new Map<string, Promise<Sandbox | undefined>>();
   /** By set, the waiting claimers in order. */
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly close: () => void;
@@ -43,21 +46,27 @@ export class Stock {
     this.close = store.subscribe(({ type, object }) => {
       const { uid, resourceVersion } = object.metadata;
       if (type === "deleted" || this.#given.get(uid) !== resourceVersion) this.#given.delete(uid);
+      const lock = object.metadata.annotations?.[annotations.lock];
+      if (lock !== undefined) this.#taking.delete(`${object.metadata.namespace}/${lock}`);
       const key = type === "deleted" ? undefined : stockKey(object);
       if (key !== undefined) this.#wake(key);
     });
   }
 
   /**
-   * Hands out the best candidate of a set. No other caller in this process gets the same version.
+   * Hands out the best candidate of a set for a lock. No other caller in this process gets the same version.
    * @param fits which sandboxes to prefer. Default: all fit
    * @param onlyFitting whether others are not handed out
    */
-  take(setKey: string, fits: (sandbox: Sandbox) => boolean = () => true, onlyFitting = false): Sandbox | undefined {
-    const { revisionOf, random } = this.#options;
+  take(
+    { setKey, lock }: { setKey: string; lock: string },
+    fits: (sandbox: Sandbox) => boolean = () => true,
+    onlyFitting = false,
+  ): Sandbox | undefined {
+    const { revisionOf } = this.#options;
     const free = this.#free(setKey);
     const fitting = free.filter(fits);
-    const [best] = orderCandidates(onlyFitting || fitting.length > 0 ? fitting : free, revisionOf(setKey), random());
+    const [best] = orderCandidates(onlyFitting || fitting.length > 0 ? fitting : free, revisionOf(setKey), lock);
     if (best !== undefined) this.#given.set(best.metadata.uid, best.metadata.resourceVersion);
     return best;
   }
@@ -78,9 +87,38 @@ export class Stock {
     if (this.#waiting.has(setKey) && this.#free(setKey).length > 0) this.#wake(setKey);
   }
 
-  /** The sandbox with this lock, as far as the informer knows. */
-  heldBy(namespace: string, lock: string): Sandbox | undefined {
-    return this.#byLock(lock).find(({ metadata }) => metadata.namespace === namespace);
+  /** The sandbox with this lock: as far as the informer knows, or what a claim with it gets that this process makes. */
+  heldBy(namespace: string, lock: string): Sandbox | Promise<Sandbox | undefined> | undefined {
+    const shown = this.#byLock(lock).find(
+      ({ metadata }) => metadata.namespace === namespace && metadata.deletionTimestamp === undefined,
+    );
+    return shown ?? this.#taking.get(`${namespace}/${lock}`);
+  }
+
+  /** Notes a claim with this lock until it has failed, or the informer shows the sandbox. */
+  async noted(
+    { namespace, lock }: { namespace: string; lock: string },
+    taken: Promise<Sandbox | undefined>,
+  ): Promise<Sandbox | undefined> {
+    const key = `${namespace}/${lock}`;
+    this.#taking.set(
+      key,
+      taken.catch(() => undefined),
+    );
+    const sandbox = await taken.catch((error: unknown) => {
+      this.#taking.delete(key);
+      throw error;
+    });
+    if (sandbox === undefined || this.#isShown(sandbox, lock)) this.#taking.delete(key);
+    for (const [oldest] of this.#taking) {
+      if (this.#taking.size <= mostTaking) break;
+      this.#taking.delete(oldest);
+    }
+    return sandbox;
+  }
+
+  #isShown({ metadata: { namespace, uid } }: Sandbox, lock: string): boolean {
+    return this.#byLock(lock).some(({ metadata }) => metadata.namespace === namespace && metadata.uid === uid);
   }
 
   /** Resolves when a candidate may be available. Each change wakes the first waiter. @throws RametError `Canceled` */
@@ -147,23 +185,29 @@ function isReady(sandbox: Sandbox): boolean {
 }
 
 /**
- * The order in which candidates are tried: the newest revision first, then the highest priority. Equal candidates form a ring
- * that starts at a position chosen by `start`, so that independent claimers rarely collide.
- *
- * @param start from 0 to below 1
+ * The order in which candidates are tried: the newest revision first, then the highest priority. Equal candidates are ordered by the lock
+ * (rendezvous hashing): independent claimers rarely collide, and a repeat of a request finds the same one on each server.
  */
 export function orderCandidates(
   candidates: readonly Sandbox[],
   newestRevision: string | undefined,
-  start: number,
+  lock: string,
 ): Sandbox[] {
-  const groups = Map.groupBy(candidates, (sandbox) => rank(sandbox, newestRevision));
-  return [...groups.entries()]
-    .toSorted(([a], [b]) => b - a)
-    .flatMap(([, equals]) => {
-      const first = Math.floor(start * equals.length);
-      return [...equals.slice(first), ...equals.slice(0, first)];
-    });
+  const scored = candidates.map((sandbox) => ({
+    sandbox,
+    rank: rank(sandbox, newestRevision),
+    score: scoreOf(`${lock}/${sandbox.metadata.uid}`),
+  }));
+  return scored.toSorted((a, b) => b.rank - a.rank || b.score - a.score).map(({ sandbox }) => sandbox);
+}
+
+/** FNV-1a, with a last step that mixes its bits. Nothing secret depends on it. */
+function scoreOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
 }
 
 /** Higher goes first. The revision outweighs every int32 priority. */

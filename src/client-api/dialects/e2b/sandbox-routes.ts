@@ -246,11 +246,12 @@ async function create(
     timeoutMilliseconds,
     signal,
   };
+  const repeatable = requestIdOf(caller.key, request);
   const sandbox = await withinSandboxLimit(
     e2b.service,
     caller,
-    ([requestId = ""]) => createSandbox(e2b.service, { ...given, requestId }),
-    { requestId: requestIdOf(caller.key, request) },
+    ([requestId = ""]) => createSandbox(e2b.service, { ...given, requestId, isRepeatable: repeatable !== undefined }),
+    { requestId: repeatable },
   );
   return accessTo(e2b, sandbox, caller);
 }

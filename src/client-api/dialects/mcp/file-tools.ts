@@ -87,7 +87,8 @@ async function readRange(
     for await (const chunk of file as AsyncIterable<Buffer>) {
       const part = chunk.subarray(Math.max(0, offset - position));
       position += chunk.length;
-      parts.push(part);
+      // An empty part would keep the memory of its chunk.
+      if (part.length > 0) parts.push(part);
       size += part.length;
       if (size > limit) return { data: Buffer.concat(parts).subarray(0, limit), isWhole: false };
     }

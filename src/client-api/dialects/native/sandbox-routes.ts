@@ -15,8 +15,8 @@ import { isForClients } from "../../service/find-sandbox.ts";
 import { takeSnapshot, withinSandboxLimit } from "../../service/key-limits.ts";
 import {
   connectSandbox,
+  ensurePaused,
   killSandbox,
-  pauseSandbox,
   servingStates,
   setLife,
   verifiedState,
@@ -177,8 +177,7 @@ export const sandboxRoutes: readonly NativeRoute[] = [
       const { service } = native;
       const sandbox = await sandboxOf(native, call);
       const pause = { keepMemory: call.body.memory, timeoutMilliseconds, signal: call.signal };
-      if ((await verifiedState(service, sandbox, call.signal, ["paused"])) !== "paused")
-        await pauseSandbox(service, sandbox, pause);
+      await ensurePaused(service, sandbox, pause);
       return viewOf(native, sandbox);
     },
   }),

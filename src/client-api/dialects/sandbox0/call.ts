@@ -13,7 +13,7 @@ import { requestError, unreadableStatus } from "../../routes/serve-routes.ts";
 import type { ClientSecrets } from "../../service/client-secrets.ts";
 import { findSandbox, sandboxIdOf } from "../../service/find-sandbox.ts";
 import type { Guests } from "../../service/guests.ts";
-import { servingStates, verifiedState } from "../../service/lifecycle.ts";
+import { hasFailedPause, servingStates, verifiedState } from "../../service/lifecycle.ts";
 import type { ServiceParts } from "../../service/parts.ts";
 
 export type { Call };
@@ -59,7 +59,8 @@ export function sandboxOf(
 export async function guestFor(sandbox0: Sandbox0, call: SandboxCall): Promise<GuestClient> {
   const sandbox = await sandboxOf(sandbox0, call);
   const state = await verifiedState(sandbox0.service, sandbox, call.signal, servingStates);
-  if (servingStates.includes(state)) return sandbox0.guests.guest(sandbox, containerUser);
+  if (servingStates.includes(state) || hasFailedPause(sandbox0.service, sandbox))
+    return sandbox0.guests.guest(sandbox, containerUser);
   throw new RametError("Conflict", `The sandbox ${sandboxIdOf(sandbox)} is ${state}`, {
     hint: state === "paused" ? "Resume it first" : "Wait until it is running",
   });

@@ -191,6 +191,8 @@ async function restart(guest: GuestClient, tag: string, signal: AbortSignal): Pr
   await guest.signal({ pid }, "SIGKILL").catch(unlessCode("NotFound"));
   // A process that holds its output open keeps the connection until the command ends, not longer.
   for await (const event of guest.connect({ pid }, signal)) if (event.type === "end") break;
+  // Another request has restarted it meanwhile.
+  if ((await guest.listProcesses()).some((each) => each.tag === tag && each.pid !== pid)) return;
   await started(guest, { ...start, ...(readId(tag).isTerminal ? { pty: defaultSize } : { stdin: true }) }, signal);
 }
 

@@ -4,12 +4,22 @@ import { annotations } from "../../../api/names/labels.ts";
 import { defined } from "../../../base/defined.ts";
 import { RametError, resultOr } from "../../../base/errors.ts";
 import { parseDuration } from "../../../base/duration.ts";
+import type { Change } from "../../../operations/objects.ts";
 import { needs } from "../../keys/needs.ts";
 import { requestIdOf } from "../../routes/route.ts";
+import { unlessTimeout } from "../../service/cache-lag.ts";
 import { createSandbox, endAfter } from "../../service/create-sandbox.ts";
 import { isForClients, sandboxIdOf, stateOf } from "../../service/find-sandbox.ts";
 import { withinSandboxLimit } from "../../service/key-limits.ts";
-import { connectSandbox, currentState, killSandbox, pauseSandbox, verifiedState } from "../../service/lifecycle.ts";
+import {
+  changeNewest,
+  connectSandbox,
+  currentState,
+  ensurePaused,
+  hasFailedPause,
+  killSandbox,
+  verifiedState,
+} from "../../service/lifecycle.ts";
 import {
   Claimed,
   endsOf,
@@ -95,7 +105,8 @@ export const sandboxRoutes: readonly Sandbox0Route[] = [
       const { config } = call.body;
       checkSupported(config, ["env_vars", "network", "services"]);
       const sandbox = await sandboxOf(sandbox0, call);
-      const written = await setTimes(sandbox0, sandbox, { ...timesOf(sandbox), ...defined(requestedTimes(config)) });
+      const times = { ...timesOf(sandbox), ...defined(requestedTimes(config)) };
+      const written = await setTimes(sandbox0, sandbox, times, call);
       return success(detailOf(sandbox0, written, call));
     },
   }),
@@ -122,12 +133,8 @@ export const sandboxRoutes: readonly Sandbox0Route[] = [
       const { service } = sandbox0;
       const sandbox = await sandboxOf(sandbox0, call);
       const keepMemory = call.body?.memory ?? false;
-      if ((await verifiedState(service, sandbox, call.signal)) !== "paused") {
-        const pause = { keepMemory, timeoutMilliseconds: pauseMilliseconds, signal: call.signal };
-        await pauseSandbox(service, sandbox, pause).catch((error: unknown) => {
-          if (RametError.from(error).code !== "Timeout") throw error;
-        });
-      }
+      const pause = { keepMemory, timeoutMilliseconds: pauseMilliseconds, signal: call.signal };
+      await ensurePaused(service, sandbox, pause).catch(unlessTimeout);
       const { id, paused, status } = detailOf(sandbox0, sandbox, call);
       return success({ sandbox_id: id, paused, status });
     },
@@ -154,10 +161,11 @@ export const sandboxRoutes: readonly Sandbox0Route[] = [
       const { service } = sandbox0;
       const sandbox = await sandboxOf(sandbox0, call);
       const state = await verifiedState(service, sandbox, call.signal, ["running"]);
-      if (state === "paused" || state === "pausing") throw new RametError("Conflict", `The sandbox is ${state}`);
+      const isPaused = state === "paused" && !hasFailedPause(service, sandbox);
+      if (isPaused || state === "pausing") throw new RametError("Conflict", `The sandbox is ${state}`);
       const duration = call.body?.duration;
       const times = { ...timesOf(sandbox), ...defined({ softMilliseconds: duration && duration * 1000 }) };
-      return success({ sandbox_id: sandboxIdOf(sandbox), ...endsOf(await setTimes(sandbox0, sandbox, times)) });
+      return success({ sandbox_id: sandboxIdOf(sandbox), ...endsOf(await setTimes(sandbox0, sandbox, times, call)) });
     },
   }),
 ];
@@ -187,7 +195,8 @@ async function claim(sandbox0: Sandbox0, call: Call<typeof Claim>) {
     signal,
   };
   const requestId = requestIdOf(caller.key, request);
-  const create = ([id]: readonly string[]) => createSandbox(service, { ...given, ...defined({ requestId: id }) });
+  const create = ([id]: readonly string[]) =>
+    createSandbox(service, { ...given, isRepeatable: requestId !== undefined, ...defined({ requestId: id }) });
   const sandbox = await withinSandboxLimit(service, caller, create, { requestId });
   const { name } = sandbox.metadata;
   return success({
@@ -275,17 +284,25 @@ function softLife({ maxLifeSeconds }: Pick<Sandbox0, "maxLifeSeconds">, { softMi
   return soft > 0 ? soft : maxLifeSeconds * 1000;
 }
 
-/** Of a paused sandbox, only the hard time runs. */
-async function setTimes(sandbox0: Sandbox0, sandbox: Sandbox, times: Times): Promise<Sandbox> {
+/** Of a paused sandbox, only the hard time runs. One whose pause has failed runs. */
+async function setTimes(
+  sandbox0: Sandbox0,
+  sandbox: Sandbox,
+  times: Times,
+  { signal }: Pick<Call, "signal">,
+): Promise<Sandbox> {
   const { service } = sandbox0;
-  const current = service.sandboxes.current(sandbox.metadata.uid) ?? sandbox;
   const { lifeMilliseconds, hardLifeMilliseconds } = livesOf(sandbox0, times);
+  // Another server may have resumed it a moment ago.
+  await verifiedState(service, sandbox, signal);
+  if (hasFailedPause(service, sandbox))
+    await connectSandbox(service, sandbox, { lifeMilliseconds, timeoutMilliseconds, signal });
   const at = (milliseconds: number | undefined) =>
     milliseconds === undefined ? null : endAfter(service, milliseconds).toISOString();
   const noted = Object.entries(timeAnnotations(times)).map(([name, value]) => [name, value ?? null]);
-  const isPaused = current.spec.paused === true;
-  return service.objects.sandboxes.patch(current, {
+  const change = ({ spec }: Sandbox): Change => ({
     metadata: { annotations: Object.fromEntries(noted) as Record<string, string | null> },
-    spec: { pauseTime: isPaused ? null : at(lifeMilliseconds), shutdownTime: at(hardLifeMilliseconds) },
+    spec: { pauseTime: spec.paused === true ? null : at(lifeMilliseconds), shutdownTime: at(hardLifeMilliseconds) },
   });
+  return (await changeNewest(service, sandbox, change, signal)) ?? sandbox;
 }

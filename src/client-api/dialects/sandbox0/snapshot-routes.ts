@@ -1,18 +1,21 @@
+import { randomUUID } from "node:crypto";
 import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
+import { completed } from "../../../operations/capture.ts";
 import { objectOf } from "../../../operations/objects.ts";
 import { requestRollback, untilRolledBack } from "../../../operations/roll-back.ts";
 import { needs } from "../../keys/needs.ts";
 import { requestIdOf } from "../../routes/route.ts";
+import { startCheckpoint } from "../../service/checkpoints.ts";
 import { forkPaused } from "../../service/clone-sandbox.ts";
 import { deleteSnapshot } from "../../service/delete-snapshot.ts";
 import { sandboxIdOf, uidOf, unknown } from "../../service/find-sandbox.ts";
 import { takeSnapshot, withinSandboxLimit } from "../../service/key-limits.ts";
-import { verifiedState } from "../../service/lifecycle.ts";
-import { createSnapshot, listSnapshots, type Snapshot, unnamed } from "../../service/snapshots.ts";
-import { findCheckpoint, hasExpired } from "../../service/start-under.ts";
+import { hasFailedPause, verifiedState } from "../../service/lifecycle.ts";
+import { listSnapshots, type Snapshot, unnamed } from "../../service/snapshots.ts";
+import { findCheckpoint } from "../../service/start-under.ts";
 import { Forked, Restored, RootfsSnapshot, snapshotView } from "./answers.ts";
 import {
   type Call,
@@ -42,18 +45,20 @@ export const snapshotRoutes: readonly Sandbox0Route[] = [
       const expiresAt = expires ? new Date(expires) : undefined;
       if (expiresAt !== undefined && expiresAt <= service.clock.now())
         throw new RametError("InvalidArgument", "expires_at must be in the future");
-      takeSnapshot(service, call.caller);
+      const { caller, request, signal } = call;
+      const repeatable = requestIdOf(caller.key, request);
+      takeSnapshot(service, caller, repeatable);
       const sandbox = await sandboxOf(sandbox0, call);
-      const snapshot = await createSnapshot(service, sandbox, {
-        owner: call.caller.key,
-        allowsPaused: true,
+      const started = await startCheckpoint(service, sandbox, {
+        owner: caller.key,
+        requestId: repeatable ?? randomUUID(),
         // A paused one has what its pause has stored.
-        ...(sandbox.spec.paused !== true && { contents: ["filesystem"] as ["filesystem"] }),
+        ...((sandbox.spec.paused !== true || hasFailedPause(service, sandbox)) && { contents: ["filesystem"] }),
         ...defined({ title, description, expiresAt }),
-        timeoutMilliseconds,
-        signal: call.signal,
+        signal,
       });
-      return success(snapshotView(snapshot));
+      const wait = { timeoutMilliseconds, signal, isKept: repeatable !== undefined };
+      return success(snapshotView(unnamed(await completed(service.objects, started, wait))));
     },
   }),
   route("GET", `${ofSandbox}/snapshots`, {
@@ -64,7 +69,7 @@ export const snapshotRoutes: readonly Sandbox0Route[] = [
       const { id = "" } = call.params;
       const sourceUid = uidOf(id) ?? (await sandboxOf(sandbox0, call)).metadata.uid;
       const found = listSnapshots(sandbox0.service, call.caller.namespace, { sourceUid });
-      const snapshots = found.filter(({ checkpoint }) => isShown(sandbox0, checkpoint)).map(snapshotView);
+      const snapshots = found.filter(isShown).map(snapshotView);
       if (snapshots.length === 0) await sandboxOf(sandbox0, call);
       return success({ snapshots, count: snapshots.length });
     },
@@ -134,6 +139,7 @@ async function fork(sandbox0: Sandbox0, call: Call<typeof Fork>) {
     contents: memory ? (["memory", "filesystem"] as const) : (["filesystem"] as const),
     timeoutMilliseconds,
     signal,
+    isRepeatable: requestId !== undefined,
   };
   const create = ([id = ""]: readonly string[]) =>
     forkPaused(service, source, { ...given, contents: [...given.contents], requestId: id });
@@ -143,12 +149,12 @@ async function fork(sandbox0: Sandbox0, call: Call<typeof Fork>) {
 
 /** @throws RametError `Conflict`; `NotFound` if it has ended */
 async function requirePaused({ service }: Sandbox0, sandbox: Sandbox, { signal }: Pick<Call, "signal">): Promise<void> {
-  const state = await verifiedState(service, sandbox, signal, ["paused"]);
-  if (state === "paused") return;
+  const state = await verifiedState(service, sandbox, signal);
+  if (state === "paused" && !hasFailedPause(service, sandbox)) return;
   if (state === "killing" || state === "ended") throw unknown(sandboxIdOf(sandbox));
   throw new RametError(
     "Conflict",
-    `The sandbox ${sandboxIdOf(sandbox)} is ${state}, and only a paused one is restored`,
+    `The sandbox ${sandboxIdOf(sandbox)} is ${state === "paused" ? "running" : state}, and only a paused one is restored`,
     {
       hint: "Pause it, and wait until its status is paused",
     },
@@ -156,6 +162,6 @@ async function requirePaused({ service }: Sandbox0, sandbox: Sandbox, { signal }
 }
 
 /** Not what a request has captured for itself. */
-function isShown({ service }: Sandbox0, checkpoint: Snapshot["checkpoint"]): boolean {
-  return !hasExpired(service, checkpoint) && checkpoint.spec.ttlAfterFinished === undefined;
+function isShown({ checkpoint }: Snapshot): boolean {
+  return checkpoint.spec.ttlAfterFinished === undefined;
 }
