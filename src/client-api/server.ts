@@ -25,6 +25,8 @@ import { WebSockets } from "./routes/web-sockets.ts";
 export interface Dialect {
   /** The path under which the dialect answers a request that it recognizes by its headers; undefined for requests of others. */
   pathOf?: (request: IncomingMessage) => string | undefined;
+  /** The answer to a request at a path of the dialect that no route gets; undefined at paths of others. */
+  refusalAt?: (path: string, error: unknown) => { status: number; body: object } | undefined;
   register(server: FastifyInstance): void;
 }
 
@@ -54,6 +56,8 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
     const path = dialects.map((dialect) => dialect.pathOf?.(request)).find((each) => each !== undefined);
     return path ?? request.url ?? "/";
   };
+  const refusalAt = (path: string, error: unknown) =>
+    dialects.map((dialect) => dialect.refusalAt?.(path, error)).find((each) => each !== undefined);
   const server = fastify({
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
@@ -68,7 +72,9 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
       connectionsCheckingInterval: 5_000,
       ServerResponse: closingResponse(clock),
     },
-    frameworkErrors: answerUnreadablePath,
+    frameworkErrors: (error, request, reply) => {
+      answerUnreadablePath(error, reply, refusalAt(request.url, error));
+    },
     rewriteUrl: pathOf,
     // Longer than load balancers keep idle connections (Google: 600 s), so that the load balancer closes them.
     keepAliveTimeout: 620_000,
@@ -80,7 +86,7 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
   const connections = new Connections(clock);
   server.decorate("connections", connections);
   server.decorate("limits", new ClientLimits());
-  server.decorate("webSockets", new WebSockets(server, { clock, pathOf }));
+  server.decorate("webSockets", new WebSockets(server, { clock, pathOf, refusalAt }));
   server.server.on("connection", (socket) => {
     // Each request of a connection waits for its end, also the pipelined ones.
     socket.setMaxListeners(0);
@@ -146,8 +152,9 @@ const longestDrainMilliseconds = 60_000;
 const busyStatuses: ReadonlySet<number> = new Set([429, 503]);
 
 /** A path that cannot be decoded, or with a part that is too long. The JavaScript SDK of E2B reads `code`. */
-function answerUnreadablePath({ message }: Error, _request: unknown, reply: FastifyReply): void {
-  void reply.code(400).send({ code: 400, message: `The server cannot read the path: ${message.slice(0, 200)}` });
+function answerUnreadablePath({ message }: Error, reply: FastifyReply, ofDialect?: { body: object }): void {
+  const body = { code: 400, message: `The server cannot read the path: ${message.slice(0, 200)}` };
+  void reply.code(400).send(ofDialect?.body ?? body);
 }
 
 function limitTime({ raw }: FastifyRequest, clock: Clock): void {

@@ -227,12 +227,19 @@ it("kills a command whose call is canceled", async () => {
 });
 
 describe("over HTTP only", () => {
-  const post = (headers: Record<string, string>, path = url.pathname) =>
+  const listing = { jsonrpc: "2.0", id: 1, method: "tools/list" };
+  const post = (headers: Record<string, string>, path = url.pathname, message: object = listing) =>
     fetch(new URL(path, url), {
       method: "POST",
       headers: { "content-type": "application/json", accept: "application/json, text/event-stream", ...headers },
-      body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/list" }),
+      body: JSON.stringify(message),
     });
+
+  it("accepts one message at a time, because each counts in the limits of the key", async () => {
+    const authorization = `Bearer ${key}`;
+    const refused = await post({ authorization }, url.pathname, [listing, listing]);
+    expect([refused.status, await refused.text()]).toEqual([400, expect.stringContaining("Send one at a time")]);
+  });
 
   it("refuses clients without a valid key, and other servers' names", async () => {
     expect((await post({})).status).toBe(401);

@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { request as httpRequest, type IncomingMessage } from "node:http";
+import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
@@ -150,3 +153,36 @@ it("deletes a version that a recipe has built only with its named snapshot", asy
   expect(await world.call(key, "DELETE", "/templates/declared")).toMatchObject({ status: 204 });
   await expect.poll(() => snapshots.find(at)).toBeUndefined();
 });
+
+it("answers each path of Sandbox0's clients in their envelope, and only for the team of the key", async () => {
+  const envelope = (code: string) => ({ success: false, error: { code, message: expect.any(String) as string } });
+  for (const path of ["/sandboxes/%zz", `/sandboxes/${"a".repeat(1_001)}`])
+    expect(await seed("GET", path)).toMatchObject({ status: 400, json: envelope("bad_request") });
+  const own = await world.call(undefined, "GET", "/sandboxes/%zz", undefined, { authorization: `Bearer ${key}` });
+  expect(own.json).toMatchObject({ code: 400 });
+  const upgrade = {
+    connection: "Upgrade",
+    upgrade: "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
+  };
+  const { statusCode, body } = await request(`${world.url}/sandbox0/api/v1/sandboxes/x/sessions/y/ws`, upgrade);
+  expect({ statusCode, json: JSON.parse(body) as unknown }).toMatchObject({
+    statusCode: 404,
+    json: envelope("not_found"),
+  });
+  expect(await seed("GET", "/sandboxes", undefined, { "x-team-id": namespace })).toMatchObject({ status: 200 });
+  const other = await seed("GET", "/sandboxes", undefined, { "x-team-id": "another" });
+  expect(other).toMatchObject({ status: 403, json: envelope("forbidden") });
+});
+
+/** Sends a request without a body, also with headers that `fetch` refuses. */
+async function request(
+  url: string,
+  headers: Record<string, string>,
+): Promise<{ statusCode: number | undefined; body: string }> {
+  const sent = httpRequest(url, { headers });
+  sent.end();
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  return { statusCode: response.statusCode, body: await text(response) };
+}

@@ -58,19 +58,28 @@ declare module "fastify" {
 
 const mostMessageBytes = 1024 * 1024;
 
+interface WebSocketsOptions {
+  clock: Clock;
+  /** The path of a request, as the dialect that recognizes it says. */
+  pathOf: (request: IncomingMessage) => string;
+  /** The answer of the dialect that has the path; undefined: none has. */
+  refusalAt: (path: string, error: unknown) => { status: number; body: object } | undefined;
+}
+
 /** The WebSockets of a server. Those at other paths are refused. */
 export class WebSockets {
   readonly #server: FastifyInstance;
   readonly #clock: Clock;
-  readonly #pathOf: (request: IncomingMessage) => string;
+  readonly #pathOf: WebSocketsOptions["pathOf"];
+  readonly #refusalAt: WebSocketsOptions["refusalAt"];
   readonly #sockets = new WebSocketServer({ noServer: true, maxPayload: mostMessageBytes });
   readonly #paths: WebSocketPath[] = [];
 
-  /** @param options.pathOf the path of a request, as the dialect that recognizes it says */
-  constructor(server: FastifyInstance, options: { clock: Clock; pathOf: (request: IncomingMessage) => string }) {
+  constructor(server: FastifyInstance, options: WebSocketsOptions) {
     this.#server = server;
     this.#clock = options.clock;
     this.#pathOf = options.pathOf;
+    this.#refusalAt = options.refusalAt;
     server.server.on("upgrade", (request, connection, head) => {
       connection.on("error", () => {
         connection.destroy();
@@ -99,8 +108,13 @@ export class WebSockets {
         void this.#serve(socket, { serve, input, failure: path.failure });
       });
     } catch (error) {
-      endWith(connection, (path?.refusal ?? plainRefusal)(error));
+      endWith(connection, path?.refusal(error) ?? this.#refusal(pathname, error));
     }
+  }
+
+  #refusal(pathname: string, error: unknown): ReturnType<WebSocketPath["refusal"]> {
+    const refusal = this.#refusalAt(pathname, error);
+    return refusal === undefined ? plainRefusal(error) : jsonRefusal(refusal);
   }
 
   /** @throws RametError `NotFound`, `Unauthorized`, `Forbidden`, `TooManyRequests`, `Conflict` */
@@ -160,6 +174,10 @@ export class WebSockets {
 interface Serving extends Pick<WebSocketPath, "failure"> {
   serve: ServeSocket;
   input: InputCount;
+}
+
+export function jsonRefusal({ status, body }: { status: number; body: object }) {
+  return { status, type: "application/json", body: JSON.stringify(body) };
 }
 
 function plainRefusal(error: unknown) {

@@ -62,6 +62,9 @@ function accessOf({ callers, hosts }: McpHttpOptions): Access {
 }
 
 async function answer(options: McpHttpOptions, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  // Its calls would count as one. The protocol has none since 2025-06-18.
+  if (Array.isArray(request.body))
+    throw new RametError("InvalidArgument", "Batches of messages are not supported", { hint: "Send one at a time" });
   const server = mcpServer({ ...options, actor: actorOf(options, callerOf(request)) });
   const transport = new WebStandardStreamableHTTPServerTransport();
   whenOver(reply, () => void server.close());

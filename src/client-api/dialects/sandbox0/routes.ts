@@ -1,7 +1,9 @@
 import type { IncomingMessage } from "node:http";
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyRequest } from "fastify";
 import * as z from "zod";
+import { RametError } from "../../../base/errors.ts";
 import { Slots } from "../../../base/slots.ts";
+import { callerOf } from "../../routes/admission.ts";
 import { openApiDocument } from "../../routes/openapi.ts";
 import { documentRoute, unsupportedRoutes } from "../../routes/route.ts";
 import { answerErrors, serveRoutes } from "../../routes/serve-routes.ts";
@@ -35,9 +37,13 @@ export function sandbox0Dialect(shared: Omit<Sandbox0, "watches">): Dialect {
   const sandbox0 = { ...shared, watches: new Slots(50) };
   return {
     pathOf,
+    refusalAt: (path, error) => (path.startsWith(`${prefix}/`) ? errorAnswer(error) : undefined),
     register: (server) => {
       const register = (instance: FastifyInstance, _options: object, done: () => void): void => {
         answerErrors(instance, errorAnswer);
+        instance.addHook("preHandler", (request, _reply, next) => {
+          next(teamProblem(request));
+        });
         serveRoutes(instance, sandbox0Routes, sandbox0);
         done();
       };
@@ -45,6 +51,16 @@ export function sandbox0Dialect(shared: Omit<Sandbox0, "watches">): Dialect {
       for (const socket of sandbox0Sockets(sandbox0)) server.webSockets.add(socket);
     },
   };
+}
+
+/** A key has one team: its namespace. */
+function teamProblem(request: FastifyRequest): RametError | undefined {
+  const team = request.headers["x-team-id"];
+  const { namespace } = callerOf(request);
+  if (team === undefined || namespace === "" || team === namespace) return undefined;
+  return new RametError("Forbidden", "The key is of another team than X-Team-ID", {
+    hint: "Send no X-Team-ID, or a key of that namespace",
+  });
 }
 
 /** Paths of other dialects, which accept keys of each format. */

@@ -5,7 +5,7 @@ import * as z from "zod";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import { needs } from "../../keys/needs.ts";
-import type { ClientSocket, ServeSocket, WebSocketPath } from "../../routes/web-sockets.ts";
+import { type ClientSocket, jsonRefusal, type ServeSocket, type WebSocketPath } from "../../routes/web-sockets.ts";
 import { errorAnswer, guestFor, olderPrefix, prefix, type Sandbox0 } from "./call.ts";
 import { readId, sendInput, sendSignal } from "./contexts.ts";
 import { printedBy } from "./repl.ts";
@@ -21,10 +21,7 @@ export function sandbox0Sockets(sandbox0: Sandbox0): WebSocketPath[] {
       const { ctx = "" } = call.params;
       return serve(await guestFor(sandbox0, call), { ctx, signal: call.signal });
     },
-    refusal: (error) => {
-      const { status, body } = errorAnswer(error);
-      return { status, type: "application/json", body: JSON.stringify(body) };
-    },
+    refusal: (error) => jsonRefusal(errorAnswer(error)),
     failure: ({ message, code }) => ({ type: "error", error: message, code }),
   });
   return [socket("contexts/(?<ctx>[^/]+)/ws", contextSocket), socket("files/watch", watchSocket)];
