@@ -156,7 +156,7 @@ export function awaitReady(
   component: ComponentResource,
   name: string,
   { kind, timeout = "10 minutes" }: AwaitedObject,
-  { object, spec, annotations }: DeclaredKind & { annotations: Input<Record<string, Input<string>>> },
+  { object, spec, annotations }: DeclaredKind & { annotations: Record<string, Input<string>> },
 ): Output<string> {
   const { name: objectName, namespace, uid } = object.metadata;
   if (hasOwnProvider(component)) return objectName;

@@ -44,13 +44,14 @@ export function disruptionAnnotations({
   }
 }
 
-/** The annotations of a set. */
-export function withDisruption(
-  { onDisruption, checkpointEvery, checkpointsKept }: DisruptionArgs,
-  others: Record<string, Input<string>>,
-): Output<Record<string, string>> {
-  return output({ onDisruption, checkpointEvery, checkpointsKept, others }).apply(({ others: own, ...known }) => ({
-    ...disruptionAnnotations(known),
-    ...own,
-  }));
+/** Those of a set. A preview that does not know one of the values knows which there are. */
+export function disruptionInputs(args: DisruptionArgs): Record<string, Output<string>> {
+  const { onDisruption, checkpointEvery, checkpointsKept } = args;
+  const chosen = output({ onDisruption, checkpointEvery, checkpointsKept }).apply(disruptionAnnotations);
+  const given = defined({
+    [annotations.onDisruption]: onDisruption,
+    [annotations.checkpointEvery]: checkpointEvery,
+    [annotations.checkpointsKept]: checkpointsKept,
+  });
+  return Object.fromEntries(Object.keys(given).map((key) => [key, chosen.apply((all) => all[key] ?? "")]));
 }

@@ -4,6 +4,7 @@ import {
   type Input,
   interpolate,
   isSecret,
+  mergeOptions,
   type Output,
   output,
   type RunError,
@@ -118,7 +119,8 @@ export class NamedSnapshot extends RametResource {
         timeout,
       },
     };
-    super("NamedSnapshot", name, inputs, opts);
+    // The inputs of a version, beside those of a later build that has failed, are of the program.
+    super("NamedSnapshot", name, inputs, mergeOptions(opts, { additionalSecretOutputs: ["served"] }));
   }
 }
 

@@ -42,7 +42,7 @@ function fallbackNamespace(): Promise<string> {
 }
 
 /**
- * The placement of an object that is made from another object, which must be in the same namespace.
+ * The placement of an object that is made from another object, which must be in the same namespace, and is its default.
  * @param from the source. If it is a resource in another namespace, the returned output fails with a RunError
  * @param template the same for its template
  */
@@ -52,7 +52,8 @@ export function placementBeside(
   from: unknown,
   template?: unknown,
 ): Placement {
-  const { name, namespace } = placementOf(resourceName, args);
+  const beside = args.namespace === undefined && isPlaced(from) ? { ...args, namespace: from.namespace } : args;
+  const { name, namespace } = placementOf(resourceName, beside);
   const besideSource = inNamespaceOf(from, namespace, [resourceName, "source"]);
   return { name, namespace: inNamespaceOf(template, besideSource, [resourceName, "template"]) };
 }

@@ -87,6 +87,17 @@ it("declares resources of the provider process where a Provider applies, also fo
   expect(registered.filter(({ type }) => type.startsWith("pulumi-nodejs:"))).toEqual([]);
 });
 
+it("declares what is made from an object in its namespace, and in another one only if that is asked for", async () => {
+  const python = new SandboxTemplate("python", { image: "python", namespace: "team-a" });
+  const cluster = new Provider("cluster", { kubeconfig: "text", namespace: "team-b" });
+  new NamedSnapshot("data", { from: python, recipe: [] }, { provider: cluster });
+  new SandboxSet("pool", { from: python, replicas: 1 });
+  await runtime.disconnect();
+  expect(await inputsOf("ramet:index:NamedSnapshot")).toMatchObject({ name: "data", namespace: "team-a" });
+  const sets = registered.filter(({ type }) => type.endsWith(":SandboxSet") && type.startsWith("kubernetes:"));
+  expect(sets).toMatchObject([{ inputs: { metadata: { namespace: "team-a" } } }]);
+});
+
 it("refuses the provider of another package with what to use instead", () => {
   const provider = new Kubernetes("own", { kubeconfig: "text" });
   expect(() => new NamedSnapshot("data", { from: { template: "python" } }, { provider })).toThrow(
@@ -95,10 +106,9 @@ it("refuses the provider of another package with what to use instead", () => {
 });
 
 it("leads a domain to the gateways that the program gets from another resource", async () => {
+  // A test of a program does not read the cluster of the one who runs it.
   vi.stubEnv("KUBECONFIG", "/nowhere/kubeconfig");
   vi.stubEnv("HOME", "/nowhere");
-  // A preview, which does not need the cluster.
-  await runtime.setMocks(mocks, "project", "stack", true);
   const { nodes } = new RametRuntime("ramet", {
     mode: "install",
     image: "registry.example/ramet:1",

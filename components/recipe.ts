@@ -16,6 +16,7 @@ export interface RecipeStepArgs {
   cwd?: Input<string>;
   timeoutSeconds?: Input<number>;
   mayEnd?: Input<boolean>;
+  shell?: Input<"sh" | "bash">;
 }
 
 export interface CommandOptions {
@@ -25,6 +26,8 @@ export interface CommandOptions {
   env?: Input<Record<string, Input<string>>>;
   /** The user that runs the command. @default the user of the last `user` step, else the entrypoint's */
   user?: Input<string>;
+  /** The shell of the command line. bash is a login shell, and /bin/sh in an image without it. @default "sh" */
+  shell?: Input<"sh" | "bash">;
 }
 
 /**
@@ -66,6 +69,8 @@ export interface WaitForArgs {
   file?: Input<string>;
   /** Wait until this command line exits with code 0. */
   command?: Input<string>;
+  /** The shell of `command`. @default "sh" */
+  shell?: Input<"sh" | "bash">;
   /** Timeout in seconds. @default 60 */
   timeoutSeconds?: Input<number>;
 }

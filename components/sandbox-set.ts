@@ -5,7 +5,7 @@ import { annotations as annotationKeys, restoreFromAnnotations } from "../src/ap
 import { sandboxSetKind } from "../src/api/kinds/sandbox-set.ts";
 import { deleteInBackground } from "./await.ts";
 import { declareKind, type ObjectTransform, awaitReady, waitAnnotations } from "./declare.ts";
-import { type DisruptionArgs, withDisruption } from "./disruption.ts";
+import { type DisruptionArgs, disruptionInputs } from "./disruption.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
 import { placementBeside, type PlacementArgs, programEnvironment } from "./placement.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
@@ -55,8 +55,8 @@ export class SandboxSet extends ComponentResource {
     const placement = placementBeside(name, args, from);
     const spec = { ...originOf(name, placement.namespace, args), ...strategiesOf(args), replicas: args.replicas };
     const awaited = { kind: "SandboxSet" as const, conditions: ["Ready", "Updated"], timeout: args.timeout };
-    const others = { ...followed(from), ...waitAnnotations(this, awaited), ...deleteInBackground };
-    const annotations = withDisruption(args, others);
+    const waits = { ...waitAnnotations(this, awaited), ...deleteInBackground };
+    const annotations = { ...disruptionInputs(args), ...followed(from), ...waits };
     const metadata = { ...placement, annotations };
     const declared = declareKind(this, name, sandboxSetKind, { metadata, spec, transform });
     this.name = awaitReady(this, name, awaited, { ...declared, annotations });

@@ -42,13 +42,14 @@ export function inKnownCluster(
     const current = await identity();
     if (current !== undefined && current !== known) throw otherCluster(state, current);
   };
-  const recorded = async (outs: Values): Promise<Values> => {
-    const cluster = await identity();
+  /** Without the right to read it, the cluster of the state is kept. */
+  const recorded = async (outs: Values, { cluster: before }: Values = {}): Promise<Values> => {
+    const cluster = (await identity()) ?? before;
     return cluster === undefined ? outs : { ...outs, cluster };
   };
-  const recording = <T>(work: Promise<T>): Promise<T> =>
+  const recording = <T>(work: Promise<T>, olds?: Values): Promise<T> =>
     work.catch(async (error: unknown) => {
-      if (error instanceof InitFailed) Object.assign(error.properties, await recorded({}));
+      if (error instanceof InitFailed) Object.assign(error.properties, await recorded({}, olds));
       throw error;
     });
   return {
@@ -66,12 +67,12 @@ export function inKnownCluster(
       if (isForgotten(props)) return notFound;
       await requireSame(props);
       const found = await handler.read(id, props);
-      return found.id === "" ? found : { ...found, props: await recorded(found.props) };
+      return found.id === "" ? found : { ...found, props: await recorded(found.props, props) };
     },
     update: async (id, olds, news) => {
       await requireSame(olds);
-      const { outs } = await recording(handler.update(id, olds, news));
-      return { outs: await recorded(outs) };
+      const { outs } = await recording(handler.update(id, olds, news), olds);
+      return { outs: await recorded(outs, olds) };
     },
     delete: async (id, props) => {
       if (isForgotten(props)) {

@@ -21,24 +21,43 @@ export function declaredBy({ metadata }: KubeObject): string | undefined {
   return managedFields.some(({ manager }) => manager?.startsWith("pulumi")) ? "an unnamed Pulumi program" : undefined;
 }
 
+/** What a state says of an object. */
+export interface FormerObject {
+  /** The resource's name when the state was written: stacks, projects and resources may be renamed. */
+  owner?: string | undefined;
+  /** Absent in states of earlier releases. */
+  uid?: unknown;
+}
+
 /**
  * Options for applying an object. An object that this resource declared before is applied with force, which reverts
  * changes by others (a preview after a refresh shows them).
  * @param owner this resource
- * @param formerOwner the resource's name when its state was written: stacks, projects and resources may be renamed. Undefined if
- *   there is no state: then an object that exists is one of others
+ * @param former what the state says. Undefined if there is none: then an object that exists is one of others
  * @throws RametError `AlreadyExists` if another resource declares the object, or nobody does and it is not in the state
  */
 export function applyOptionsFor(
   found: KubeObject | undefined,
   owner: string,
-  formerOwner?: string,
+  former: FormerObject = {},
 ): { fieldManager: string; force: boolean } {
   const known = found?.metadata.annotations?.[ownerAnnotation];
-  const isFree = found === undefined || found.metadata.deletionTimestamp !== undefined;
-  if (isFree || (known === undefined && formerOwner !== undefined)) return { fieldManager, force: false };
-  if (known === owner || (known !== undefined && known === formerOwner)) return { fieldManager, force: true };
+  if (found === undefined || found.metadata.deletionTimestamp !== undefined) return { fieldManager, force: false };
+  if (known === owner || (known !== undefined && known === former.owner)) return { fieldManager, force: true };
+  // It was imported, or a release without the annotation has made it. Another one of its name is of somebody else.
+  const isSame = known === undefined && former.owner !== undefined && !isAnother(found, former.uid);
+  if (isSame) return { fieldManager, force: former.uid !== undefined };
   throw ofOthers(found, owner, known);
+}
+
+function isAnother({ metadata }: KubeObject, uid: unknown): boolean {
+  return uid !== undefined && metadata.uid !== uid;
+}
+
+/** Whether an object is the one of a state. Of one that nobody declares, the UID decides. */
+export function isOwn(found: KubeObject, { owner, uid }: { owner: string; uid?: unknown }): boolean {
+  const known = found.metadata.annotations?.[ownerAnnotation];
+  return known === undefined ? !isAnother(found, uid) : known === owner;
 }
 
 /** @param known the resource that declares the object, if one does */

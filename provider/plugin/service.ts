@@ -23,7 +23,7 @@ import { type ProviderOperations, readSchema, type ResourceDiff, type ResourceRe
 import { received, sent, type Struct, topOf } from "./values.ts";
 
 /** Properties that are secrets even if the program's values are not. */
-const alwaysSecret = ["key", "digestKey", "kubeconfig"];
+const alwaysSecret = ["key", "digestKey", "kubeconfig", "served"];
 
 /** The methods of Pulumi's ResourceProvider. gRPC answers the others with `UNIMPLEMENTED`. */
 export function providerService(

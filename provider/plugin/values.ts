@@ -31,7 +31,8 @@ function unmarked(value: unknown, path: string, secrets: string[]): unknown {
   }
   return Object.fromEntries(
     Object.entries(marked)
-      .filter(([key, inner]) => inner !== null && !key.startsWith("__"))
+      // SDKs add such properties to a resource. In a map, such as of variables, they are of the program.
+      .filter(([key, inner]) => inner !== null && !(path === "" && key.startsWith("__")))
       .map(([key, inner]) => [key, unmarked(inner, joined(path, key), secrets)]),
   );
 }

@@ -56,7 +56,7 @@ async function update(context: HandlerContext, olds: ApiKeyState, inputs: ApiKey
   await withCluster(context, (client) =>
     applyOver(client, inputs, (found) => {
       if (found === undefined) throw revoked(inputs);
-      const options = applyOptionsFor(found, inputs.owner, olds.owner);
+      const options = applyOptionsFor(found, inputs.owner, { owner: olds.owner });
       const { digests } = found.spec;
       return { manifest: manifestOf(inputs, { digest: digestOf(olds), digests, found }), options };
     }),

@@ -16,7 +16,7 @@ import { awaitBuild, describeBuild } from "../../../src/operations/await-build.t
 import { followed, InitFailed, settledObject, follow } from "../follow.ts";
 import { type HandlerContext, notFound, type ResourceHandler, type Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
-import { applyOptionsFor, explainApplyError, nameProblems, ownerOf } from "../owner.ts";
+import { applyOptionsFor, explainApplyError, type FormerObject, isOwn, nameProblems, ownerOf } from "../owner.ts";
 import { missingVolumes, volumesOfCheckpoint, volumesOfTemplate } from "../missing-volumes.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown } from "../validate.ts";
@@ -97,12 +97,12 @@ async function apply(
   olds: Values = {},
 ): Promise<Values> {
   // The resource's name when its state was written.
-  const { owner: formerOwner } = olds as { owner?: string };
+  const { owner: formerOwner, uid } = olds as FormerObject;
   return withCluster(context, async (client) => {
     const snapshots = client.of(namedSnapshotKind);
     const at = { namespace: inputs.namespace, name: inputs.name };
     const found = await snapshots.find(at);
-    const applyOptions = applyOptionsFor(found, inputs.owner, formerOwner);
+    const applyOptions = applyOptionsFor(found, inputs.owner, { owner: formerOwner, uid });
     const before = found && (await unlessDeleting(snapshots, found, context));
     const secretOwner = olds["secrets"] == null ? undefined : formerOwner;
     if (inputs.secrets !== undefined) await applyRecipeSecret(client, inputs, secretOwner);
@@ -125,6 +125,8 @@ async function apply(
       const built = settledObject(settled, { log, hint });
       checkInputs(built, inputs);
       await waitForFollowers(client, built, context.signal);
+      // A failed build is repeated with the earlier one's.
+      if (inputs.secrets === undefined) await deleteRecipeSecret(client, inputs);
       return outputs(inputs, built);
     } catch (error) {
       const last = await snapshots.find(at).catch(() => undefined);
@@ -182,7 +184,7 @@ function outputs(inputs: Values, found: NamedSnapshot | undefined): Values {
   const { sizeBytes: _, createdAt: __, engine: ___, ...others } = rest;
   return {
     ...others,
-    ...defined({ version, digest, checkpointId, reference, sizeBytes, createdAt, engine }),
+    ...defined({ uid: found?.metadata.uid, version, digest, checkpointId, reference, sizeBytes, createdAt, engine }),
     versions: versions.map((one) => ({ version: one.version, digest: one.digest })),
   };
 }
@@ -194,6 +196,7 @@ async function read(context: HandlerContext, id: string, props: Values): ReturnT
     secrets: await readRecipeSecrets(client, NamedSnapshotInputs.parse(props)),
   }));
   if (found === undefined || found.metadata.deletionTimestamp !== undefined) return notFound;
+  if (!isOwn(found, NamedSnapshotInputs.parse(props))) return notFound;
   // Report changes made in the cluster, but not defaults that the API server added.
   const spec: Values = { ...found.spec };
   const isOthers = (property: string) =>
@@ -222,22 +225,30 @@ const defaultsSince: Values = { engineUpgrade: NamedSnapshotSpec.shape.engineUpg
 /** Deletes the object, then the Secret of its recipe. Keeps objects that another resource declares by now. */
 async function deleteSnapshot(
   client: KubeClient,
-  inputs: Pick<NamedSnapshotInputs, "name" | "namespace" | "owner" | "secrets">,
+  inputs: NamedSnapshotInputs,
   context: Pick<HandlerContext, "log" | "signal">,
 ): Promise<void> {
-  const { name, namespace, owner, secrets } = inputs;
+  const { name, namespace } = inputs;
   const snapshots = client.of(namedSnapshotKind);
   const found = await snapshots.find({ namespace, name });
-  if (found !== undefined && ownerOf(found, owner) !== owner) {
-    context.log(`${name}: not deleted, because it is now declared by ${ownerOf(found, owner)}`);
+  if (found !== undefined && !isOwn(found, inputs)) {
+    context.log(`${name}: not deleted, because it is now declared by ${ownerOf(found, "nobody")}`);
   } else if (found !== undefined) {
     await snapshots.delete({ namespace, name }, { uid: found.metadata.uid });
     await waitUntilDeleted(snapshots, found, context);
   }
-  if (secrets === undefined) return;
+  await deleteRecipeSecret(client, inputs);
+}
+
+/** Also that of an earlier recipe. */
+async function deleteRecipeSecret(
+  client: KubeClient,
+  { name, namespace, owner }: Pick<NamedSnapshotInputs, "name" | "namespace" | "owner">,
+): Promise<void> {
   const at = { namespace, name: recipeSecretName(name) };
   const secret = await client.resource(coreResources.secrets).find(at);
-  if (secret === undefined || ownerOf(secret, owner) !== owner) return;
+  // Without the annotation, it is not a file of a recipe.
+  if (secret === undefined || ownerOf(secret, "") !== owner) return;
   await client.resource(coreResources.secrets).delete(at, { uid: secret.metadata.uid });
 }
 

@@ -51,7 +51,7 @@ export async function applyRecipeSecret(
 ): Promise<void> {
   const secrets = client.resource(coreResources.secrets);
   const at = { namespace: inputs.namespace, name: recipeSecretName(inputs.name) };
-  const applyOptions = applyOptionsFor(await secrets.find(at), inputs.owner, formerOwner);
+  const applyOptions = applyOptionsFor(await secrets.find(at), inputs.owner, { owner: formerOwner });
   await secrets.apply(recipeSecret(inputs), applyOptions).catch((error: unknown) => {
     throw explainApplyError(error, "Secret", at);
   });

@@ -21,7 +21,7 @@ import {
 } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { type PublishedGateway, publishedGateway, urlBelow } from "./gateway-url.ts";
-import { applyOptionsFor, explainApplyError, nameProblems, ownerOf } from "../owner.ts";
+import { applyOptionsFor, explainApplyError, isOwn, nameProblems } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { missingVolumes, volumesOfCheckpoint, checkpointTemplate } from "../missing-volumes.ts";
 import { checkInputs } from "../validate.ts";
@@ -69,7 +69,7 @@ async function apply(
     const sandboxes = client.of(sandboxKind);
     const at = { namespace: requested.namespace, name: requested.name };
     const before = await sandboxes.find(at);
-    const applyOptions = applyOptionsFor(before, requested.owner, olds?.owner);
+    const applyOptions = applyOptionsFor(before, requested.owner, olds);
     // A clone that has ended keeps its name until it is deleted.
     const existing = before !== undefined && hasEnded(before) ? undefined : before;
     if (before !== undefined && existing === undefined) await deleteSandbox(sandboxes, before, context);
@@ -105,7 +105,13 @@ function outputs(inputs: SandboxCloneInputs, found: Sandbox | undefined, gateway
   const { url: _, ...others } = inputs;
   return {
     ...others,
-    ...defined({ shutdownTime: found?.spec.shutdownTime, checkpointId: ramet?.restoredFrom, address: sandboxIp, url }),
+    ...defined({
+      uid: found?.metadata.uid,
+      shutdownTime: found?.spec.shutdownTime,
+      checkpointId: ramet?.restoredFrom,
+      address: sandboxIp,
+      url,
+    }),
   };
 }
 
@@ -119,15 +125,15 @@ async function read(context: HandlerContext, id: string, props: Values): ReturnT
     Promise.all([client.of(sandboxKind).find({ namespace, name }), publishedGateway(client)]),
   );
   // A clone that has ended counts as deleted, so that the next one can use its name.
-  if (found === undefined || hasEnded(found)) return notFound;
+  if (found === undefined || hasEnded(found) || !isOwn(found, SandboxCloneInputs.parse(props))) return notFound;
   return { id, props: outputs(observedLifetime(SandboxCloneInputs.parse(props), found), found, gateway) };
 }
 
-async function remove(context: HandlerContext, { name, namespace, owner }: SandboxCloneInputs): Promise<void> {
+async function remove(context: HandlerContext, { name, namespace, ...state }: SandboxCloneInputs): Promise<void> {
   await withCluster(context, async (client) => {
     const sandboxes = client.of(sandboxKind);
     const found = await sandboxes.find({ namespace, name });
-    if (found === undefined || ownerOf(found, owner) !== owner) return;
+    if (found === undefined || !isOwn(found, state)) return;
     await deleteSandbox(sandboxes, found, context);
   });
 }
