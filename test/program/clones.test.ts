@@ -92,6 +92,33 @@ it("detects a changed shutdown time and reverts it", async () => {
   await world.delete(back);
 });
 
+it("leaves alone what others have created under its name since, but takes an object that was imported", async () => {
+  const request = cloneRequest("dev", {});
+  const dev = await world.up("sandboxClone", request);
+  const sandboxes = (await cluster.client()).of(sandboxKind);
+  const at = { namespace, name: "dev" };
+  await sandboxes.delete(at);
+  await expect.poll(() => sandboxes.find(at)).toBeUndefined();
+  const { template: own } = template;
+  const { metadata } = await sandboxes.create({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Sandbox",
+    metadata: { ...at, annotations: { "ramet.dev/restore-from": "data" } },
+    spec: { template: own },
+  });
+  expect(await world.refresh(dev)).toBeUndefined();
+  await expect(world.up("sandboxClone", { ...request, lifetime: "8 hours" }, dev)).rejects.toThrow(
+    /Sandbox default\/dev exists, and this program does not declare it/,
+  );
+  await world.delete(dev);
+  expect((await sandbox("dev")).metadata.uid).toBe(metadata.uid);
+  // The state of an import has its UID.
+  const imported = { ...dev, outputs: { ...dev.outputs, uid: metadata.uid } };
+  expect((await world.refresh(imported))?.outputs).toMatchObject({ uid: metadata.uid });
+  await world.delete(imported);
+  await expect.poll(() => sandboxes.find(at)).toBeUndefined();
+});
+
 function requestFor(name: string, more: object): Kept["inputs"] {
   return { name, namespace, owner: ownerOf(name), recipe, timeout: "2 minutes", ...more };
 }
