@@ -161,7 +161,18 @@ export function awaitReady(
   const { name: objectName, namespace, uid } = object.metadata;
   if (hasOwnProvider(component)) return objectName;
   const revision = output({ spec, annotations }).apply(digestOf);
-  return new Readiness(component, name, { kind, name: objectName, namespace, revision, uid, timeout }).name;
+  const awaited = { kind, name: objectName, namespace, revision, uid, timeout };
+  return new Readiness(component, `${name}-ready`, awaited).name;
+}
+
+/**
+ * Keeps in the state in which cluster the objects of a component are, because Pulumi's Kubernetes provider does not: in another cluster,
+ * its preview says that all are unchanged. The cluster of a component with its own provider is not known.
+ */
+export function rememberCluster(component: ComponentResource, name: string): void {
+  if (hasOwnProvider(component)) return;
+  const kubeSystem = { name: "kube-system", namespace: "kube-system" };
+  new Readiness(component, `${name}-cluster`, { kind: "Cluster", ...kubeSystem, revision: "", timeout: "10 minutes" });
 }
 
 function hasOwnProvider(component: ComponentResource): boolean {
@@ -169,8 +180,8 @@ function hasOwnProvider(component: ComponentResource): boolean {
 }
 
 interface ReadinessArgs {
-  /** The kind of the object. */
-  kind: Input<"Sandbox" | "SandboxSet">;
+  /** The kind of the object. Cluster: nothing is awaited, and another cluster is refused. */
+  kind: Input<"Sandbox" | "SandboxSet" | "Cluster">;
   /** The object's name in the cluster. @default the resource's name */
   name?: Input<string>;
   /** The object's namespace. @default that of the provider */
@@ -188,6 +199,6 @@ class Readiness extends RametResource {
   declare readonly name: Output<string>;
 
   constructor(parent: ComponentResource, name: string, props: ReadinessArgs) {
-    super("Readiness", `${name}-ready`, { outputs: [], dynamic: props, typed: props }, { parent });
+    super("Readiness", name, { outputs: [], dynamic: props, typed: props }, { parent });
   }
 }

@@ -23,7 +23,7 @@ import {
   besideLastingManifests,
   besideServerManifests,
 } from "../src/install/beside-manifests.ts";
-import { declareAll, declareRetained, declareObject } from "./declare.ts";
+import { declareAll, declareRetained, declareObject, rememberCluster } from "./declare.ts";
 import { inspectCluster, previewUpgrade } from "./inspect-cluster.ts";
 import { ownersOf } from "./placement.ts";
 import { installedStore, type RametStore } from "./ramet-store.ts";
@@ -159,6 +159,7 @@ export class RametRuntime extends ComponentResource<Found> {
   protected override async initialize(args: RametRuntimeArgs & { name: string }): Promise<Found> {
     // The URN resolves after the dependencies exist, for example controllers to adopt.
     await new Promise((resolve) => this.urn.apply(resolve));
+    rememberCluster(this, args.name);
     const owners = await ownersOf(this, args.name);
     const { mode = "auto", kubeconfig } = args;
     const facts = await inspectCluster(this, {

@@ -17,7 +17,7 @@ import { planStack, type StackPlan, throwOnErrors } from "../provider/handlers/s
 import { summarize, type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
 import { emptyCluster, type ObservedCluster } from "../provider/handlers/snapshot-stack/observed-cluster.ts";
 import type { StackRequest } from "../provider/handlers/snapshot-stack/stack-parts.ts";
-import { declareAll, declareRetained, declareObject } from "./declare.ts";
+import { declareAll, declareRetained, declareObject, rememberCluster } from "./declare.ts";
 import { inspectCluster } from "./inspect-cluster.ts";
 import { ownersOf } from "./placement.ts";
 import type { RametStore } from "./ramet-store.ts";
@@ -77,6 +77,7 @@ export class SnapshotStack extends ComponentResource<Made> {
   protected override async initialize(args: Args): Promise<Made> {
     // The URN resolves after the dependencies exist, for example a driver that the stack looks for.
     await new Promise((resolve) => this.urn.apply(resolve));
+    rememberCluster(this, args.name);
     const classes = classesFor(args);
     const request = stackRequestFor(await ownersOf(this, args.name), args, classes);
     const seen = await this.#look(args);

@@ -51,6 +51,8 @@ it("installs the EKS add-ons in order, with a role only for the driver", async (
     "bucketpublicaccessblock snapshots-store",
     "configmappatch ramet-snapshot-stack",
     "podidentityassociation snapshots-store",
+    "readiness cluster",
+    "readiness ramet-cluster",
     "role snapshots-ebs-csi",
     "role snapshots-store",
     "rolepolicy snapshots-store",
@@ -220,6 +222,8 @@ it("checks AKS and declares classes, an account, an identity with access to it, 
     "blobcontainer snapshots-store",
     "blobserviceproperties snapshots-store",
     "federatedidentitycredential snapshots-store",
+    "readiness cluster",
+    "readiness ramet-cluster",
     "roleassignment snapshots-store",
     "storageaccount snapshots-store",
     "userassignedidentity snapshots-store",
@@ -257,6 +261,7 @@ it("distinguishes the CRDs of ACS from Ramet's, and declares its classes", async
   expect(made(up)).toEqual([
     "volumesnapshotclass alibaba-disk-checkpoint-retain",
     "volumesnapshotclass alibaba-disk-clone-delete",
+    "readiness cluster",
   ]);
 });
 

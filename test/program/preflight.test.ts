@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
@@ -52,6 +52,15 @@ it("warns beside other controllers of their absence only, because no cells run t
 it("does not warn during an update, whose preview did", async () => {
   const { text } = await world.engine.up();
   expect(text).not.toMatch(/image volumes|user namespaces|Pod Security/);
+});
+
+it("refuses to continue in another cluster, where Pulumi's Kubernetes provider would report its objects as unchanged", async () => {
+  const other = await startControlPlane({ apis: "all" });
+  onTestFinished(() => other.stop());
+  const preview = await world.engine.with({ kubeconfig: other.kubeconfigPath }).preview();
+  expect(preview.succeeded).toBe(false);
+  expect(preview.text).toMatch(/kube-system is in another cluster: its state is of the cluster .*Select that cluster/s);
+  expect((await world.engine.preview()).succeeded).toBe(true);
 });
 
 async function createOldNode(name: string): Promise<void> {

@@ -21,7 +21,8 @@ import { parseTimeSpan } from "../time-span.ts";
 import { checkInputs } from "../validate.ts";
 
 const ReadinessInputs = z.looseObject({
-  kind: z.enum(["Sandbox", "SandboxSet"]),
+  /** Cluster: nothing is awaited. Its state tells that the program's cluster is another one. */
+  kind: z.enum(["Sandbox", "SandboxSet", "Cluster"]),
   name: z.string(),
   namespace: z.string(),
   /** Changes with the declared object, which is then waited for again. */
@@ -56,6 +57,7 @@ export function readinessHandler(context: HandlerContext): ResourceHandler {
     // The wait for an object that was deleted is repeated for its successor.
     read: async (id, props) => {
       const { kind, uid, ...at } = ReadinessInputs.parse(props);
+      if (kind === "Cluster") return { id, props };
       const found = await withCluster(context, async (client): Promise<KubeObject | undefined> => {
         return kind === "Sandbox" ? client.of(sandboxKind).find(at) : client.of(sandboxSetKind).find(at);
       });
@@ -67,6 +69,7 @@ export function readinessHandler(context: HandlerContext): ResourceHandler {
 }
 
 async function ready(context: HandlerContext, inputs: ReadinessInputs, id: string): Promise<Values> {
+  if (inputs.kind === "Cluster") return inputs;
   try {
     await withCluster(context, (client) => waitFor(client, inputs, context));
     return inputs;
@@ -87,7 +90,7 @@ async function waitFor(
   if (kind === "SandboxSet") {
     const sets = client.of(sandboxSetKind);
     settledObject(await awaitSet(followed(sets, log), await sets.get(at), { goal: "ready", ...wait }), { log, hint });
-  } else {
+  } else if (kind === "Sandbox") {
     const sandboxes = client.of(sandboxKind);
     const settled = await awaitSandbox({ sandboxes: followed(sandboxes, log) }, await sandboxes.get(at), wait);
     settledObject(settled, { log, hint });
