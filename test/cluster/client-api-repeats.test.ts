@@ -109,16 +109,23 @@ it("lets a sandbox run on whose pause fails after its answer, changes its times,
   await expect.poll(async () => (await seed("POST", `/sandboxes/${id}/refresh`)).status).toBe(200);
   expect(await spec()).toMatchObject({ paused: false, pauseTime: expect.any(String) as string });
 
+  // As a pause of files alone whose server was killed.
   behaviour.captureError = new RametError("StoreFull", "no room");
-  expect((await seed("POST", `/sandboxes/${id}/pause`)).status).not.toBe(200);
-  await world.cluster.client.of(sandboxKind).mergePatch(metadata, { spec: { paused: true } });
-  behaviour.captureError = new RametError("StoreFull", "no room");
-  await expect.poll(async () => (await spec()).paused).toBe(true);
+  await world.cluster.client.of(sandboxKind).mergePatch(metadata, {
+    metadata: { annotations: { [annotations.contentsAfterPause]: "null" } },
+    spec: { paused: true, persistentContents: ["filesystem"] },
+  });
+  await expect.poll(() => behaviour.captureError).toBeUndefined();
   await expect.poll(() => statusOf(id)).toBe("running");
   await expect
     .poll(() => seed("POST", `/sandboxes/${id}/pause`))
     .toMatchObject({ status: 200, json: { data: { paused: true } } });
   expect(await statusOf(id)).toBe("paused");
+  const { items } = await world.cluster.client.of(checkpointKind).list({ namespace });
+  const pauses = items.filter(
+    ({ spec, status: own }) => spec.sandboxName === metadata.name && own?.phase === "Succeeded",
+  );
+  expect(pauses.map((one) => one.spec.persistentContents)).toEqual([["filesystem"]]);
 });
 
 it("gives a fork the variables of its source", async () => {

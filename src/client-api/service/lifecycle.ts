@@ -79,22 +79,30 @@ export async function pauseSandbox(
   const { name, uid } = sandbox.metadata;
   const state = await verifiedState(parts, sandbox, waiting.signal);
   if (state === "killing" || state === "ended") throw unknown(name);
-  if (state === "paused") {
-    if (!hasFailedPause(parts, sandbox)) throw new RametError("Conflict", `The sandbox ${name} is paused already`);
-    // The controllers must see that nobody requests the failed one any more.
-    await connectSandbox(parts, sandbox, { ...waiting, lifeMilliseconds: waiting.timeoutMilliseconds });
-  }
+  const running = state === "paused" ? await withoutFailedPause(parts, sandbox, waiting) : sandbox;
   // A capture in progress ends first; the controllers see to that.
   const requested = state !== "pausing";
   const written = requested
-    ? await parts.objects.sandboxes.patch(sandbox, pausePatch(sandbox, keepMemory))
+    ? await parts.objects.sandboxes.patch(running, pausePatch(running, keepMemory))
     : (parts.sandboxes.current(uid) ?? sandbox);
   const settled = await awaitSandbox(parts.objects, written, { goal: "paused", ...waiting });
   if ("object" in settled) return;
   const current = parts.sandboxes.current(uid);
   if (current === undefined || current.metadata.deletionTimestamp !== undefined) throw unknown(name);
-  if (requested) await undoPause(parts, sandbox);
+  if (requested) await undoPause(parts, running);
   throw settled.failure;
+}
+
+/**
+ * The controllers must see that nobody requests the failed pause any more, and its change of what is kept must be undone.
+ * @throws RametError `Conflict` if it has not failed
+ */
+async function withoutFailedPause(parts: ServiceParts, sandbox: Sandbox, waiting: Wait): Promise<Sandbox> {
+  if (!hasFailedPause(parts, sandbox))
+    throw new RametError("Conflict", `The sandbox ${sandbox.metadata.name} is paused already`);
+  // If the next one fails too, it is tried again later.
+  const { sandbox: running } = await connectSandbox(parts, sandbox, { ...waiting, lifeMilliseconds: 3_600_000 });
+  return running;
 }
 
 function pausePatch(sandbox: Sandbox, keepMemory: boolean): Change {
