@@ -232,7 +232,9 @@ async function deleteSnapshot(
   const snapshots = client.of(namedSnapshotKind);
   const found = await snapshots.find({ namespace, name });
   if (found !== undefined && !isOwn(found, inputs)) {
-    context.log(`${name}: not deleted, because it is now declared by ${ownerOf(found, "nobody")}`);
+    const other = ownerOf(found, "");
+    const why = other === "" ? "another object" : `declared by ${other}`;
+    context.log(`${name}: not deleted, because it is now ${why}`);
   } else if (found !== undefined) {
     await snapshots.delete({ namespace, name }, { uid: found.metadata.uid });
     await waitUntilDeleted(snapshots, found, context);
