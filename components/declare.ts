@@ -194,7 +194,7 @@ interface ReadinessArgs {
   timeout?: Input<string>;
 }
 
-/** Waits until a Sandbox, or all sandboxes of a SandboxSet, are ready. */
+/** Waits until a Sandbox, or all sandboxes of a SandboxSet, are ready. Its state has the cluster. */
 class Readiness extends RametResource {
   declare readonly name: Output<string>;
 

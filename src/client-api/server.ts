@@ -52,12 +52,11 @@ const bodyLimitBytes = 1024 * 1024;
 /** @throws RametError `Unavailable` when the port cannot be opened */
 export async function serveClientApi(options: ServerOptions): Promise<ClientApiServer> {
   const { port, address, dialects, metrics, clock, log } = options;
-  const pathOf = (request: IncomingMessage): string => {
-    const path = dialects.map((dialect) => dialect.pathOf?.(request)).find((each) => each !== undefined);
-    return path ?? request.url ?? "/";
-  };
-  const refusalAt = (path: string, error: unknown) =>
-    dialects.map((dialect) => dialect.refusalAt?.(path, error)).find((each) => each !== undefined);
+  const firstOf = <T>(ask: (dialect: Dialect) => T | undefined): T | undefined =>
+    dialects.map(ask).find((each) => each !== undefined);
+  const pathOf = (request: IncomingMessage): string =>
+    firstOf((dialect) => dialect.pathOf?.(request)) ?? request.url ?? "/";
+  const refusalAt = (path: string, error: unknown) => firstOf((dialect) => dialect.refusalAt?.(path, error));
   const server = fastify({
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),

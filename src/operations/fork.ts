@@ -112,7 +112,7 @@ async function follow(objects: Objects, made: CloneResult, request: Fork): Promi
   const result = await awaitSandbox(objects, made.object, { goal, isNew: true, timeoutMilliseconds, signal }).then(
     (settled): CloneResult => ("failure" in settled ? { ...settled, isOver: true } : settled),
     (error: unknown): CloneResult => {
-      const isOver = discards !== undefined && (discards === "unfinished" || !hasWaitEnded(error));
+      const isOver = discards === "unfinished" || (discards === "failed" && !hasWaitEnded(error));
       return { failure: RametError.from(error), isOver };
     },
   );

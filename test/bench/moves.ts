@@ -1,11 +1,9 @@
-import { readFileSync } from "node:fs";
-import { dirname } from "node:path";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { annotations, labels } from "../../src/api/names/labels.ts";
-import { resultOr } from "../../src/base/errors.ts";
 import { PodDirectory } from "../../src/local/node/pod-directory.ts";
-import { type Cluster, openCluster } from "../cluster/controllers-cluster.ts";
+import { type Cluster, type ClusterOptions, openCluster } from "../cluster/controllers-cluster.ts";
 import { realNode } from "../cluster/controllers-real-node.ts";
 import { descendants, processesWith } from "../faults/processes.ts";
 import { cpuSecondsWithEnded } from "./cpu-of-processes.ts";
@@ -49,10 +47,15 @@ const namespace = "moves";
  * without those of a network.
  */
 export async function measureMoves(options: MovesOptions, signal: AbortSignal): Promise<Moves> {
-  const cluster = await openCluster({ startNode: realNode(), allApis: true, ownProcess: true });
+  let pods = "";
+  const startNode: ClusterOptions["startNode"] = (context) => {
+    pods = join(context.directory, "node", "pods");
+    return realNode()(context);
+  };
+  const cluster = await openCluster({ startNode, allApis: true, ownProcess: true });
   try {
     await cluster.namespace(namespace);
-    const bench = new MovesBench(cluster, signal);
+    const bench = new MovesBench(cluster, pods, signal);
     const downtimes: Moves["downtimes"] = [];
     for (const sizeMiB of options.sizesMiB) {
       downtimes.push({ sizeMiB, milliseconds: await bench.downtimes(sizeMiB, options.n) });
@@ -70,10 +73,13 @@ export async function measureMoves(options: MovesOptions, signal: AbortSignal): 
 
 class MovesBench {
   readonly #cluster: Cluster;
+  /** The directory of the node's Pods. */
+  readonly #pods: string;
   readonly #signal: AbortSignal;
 
-  constructor(cluster: Cluster, signal: AbortSignal) {
+  constructor(cluster: Cluster, pods: string, signal: AbortSignal) {
     this.#cluster = cluster;
+    this.#pods = pods;
     this.#signal = signal;
   }
 
@@ -123,7 +129,13 @@ class MovesBench {
       const command = commands[program];
       const sandbox = await this.#create(program, 0, { command, metadata });
       const without = await this.#create(`${program}-without`, 0, { command });
-      return { program, sandbox, without, cpu: await cpuOfPod(sandbox), cpuWithout: await cpuOfPod(without) };
+      return {
+        program,
+        sandbox,
+        without,
+        cpu: await cpuOfPod(sandbox, this.#pods),
+        cpuWithout: await cpuOfPod(without, this.#pods),
+      };
     };
     const all = [await compared("idle"), await compared("busy")];
     const controllers = await cpuOf(await processesWith("controller", this.#cluster.kubeconfigPath));
@@ -216,19 +228,10 @@ for second in range(1 << 30):
   "0",
 ];
 
-/** The CPU time of the processes of a sandbox's Pod from now on. */
-async function cpuOfPod({ status }: Sandbox): Promise<() => Promise<number>> {
-  const uid = status?.podInfo?.podUID ?? "";
-  const pods = new Set((await processesWith()).flatMap(({ pid }) => podFolderOf(pid)).map((folder) => dirname(folder)));
-  const [record] = [...pods].flatMap((directory) => new PodDirectory(directory, uid).readRecord() ?? []);
-  const root = record?.process.pid;
-  return cpuOf(root === undefined ? [] : [{ pid: root }, ...(await descendants(root))]);
-}
-
-/** The processes of a Pod that a spare cell runs have the directory of the spare. */
-function podFolderOf(pid: number): string[] {
-  const environment = resultOr(() => readFileSync(`/proc/${pid}/environ`, "latin1").split("\0"), []);
-  return environment.flatMap((text) => /^RAMET_POD_FOLDER=(.*)$/.exec(text)?.[1] ?? []);
+/** The CPU time of the processes of a sandbox's Pod from now on. @param pods the directory of the node's Pods */
+async function cpuOfPod({ status }: Sandbox, pods: string): Promise<() => Promise<number>> {
+  const root = new PodDirectory(pods, status?.podInfo?.podUID ?? "").readRecord()?.process;
+  return cpuOf(root === undefined ? [] : [root, ...(await descendants(root.pid))]);
 }
 
 /** @throws Error if there are none, whose time would be 0 */

@@ -31,10 +31,9 @@ import {
 } from "./inputs.ts";
 import { waitForFollowers } from "./lookup.ts";
 import { diffNamedSnapshot, servedInputs } from "./preview.ts";
-import { applyRecipeSecret, readRecipeSecrets, recoverDigestKey, recipeSecretName } from "./recipe-secret.ts";
+import { applyRecipeSecret, deleteRecipeSecret, readRecipeSecrets, recoverDigestKey } from "./recipe-secret.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
-import { coreResources } from "../../../src/kube/resource-ref.ts";
 
 export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
   return {
@@ -125,8 +124,8 @@ async function apply(
       const built = settledObject(settled, { log, hint });
       checkInputs(built, inputs);
       await waitForFollowers(client, built, context.signal);
-      // A failed build is repeated with the earlier one's.
-      if (inputs.secrets === undefined) await deleteRecipeSecret(client, inputs);
+      // Until then, a failed build is repeated with it.
+      if (inputs.secrets === undefined && formerOwner !== undefined) await deleteRecipeSecret(client, inputs);
       return outputs(inputs, built);
     } catch (error) {
       const last = await snapshots.find(at).catch(() => undefined);
@@ -191,12 +190,12 @@ function outputs(inputs: Values, found: NamedSnapshot | undefined): Values {
 
 async function read(context: HandlerContext, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
   const [namespace, name = ""] = id.split("/");
+  const state = NamedSnapshotInputs.parse(props);
   const { found, secrets } = await withCluster(context, async (client) => ({
     found: await client.of(namedSnapshotKind).find({ namespace, name }),
-    secrets: await readRecipeSecrets(client, NamedSnapshotInputs.parse(props)),
+    secrets: await readRecipeSecrets(client, state),
   }));
-  if (found === undefined || found.metadata.deletionTimestamp !== undefined) return notFound;
-  if (!isOwn(found, NamedSnapshotInputs.parse(props))) return notFound;
+  if (found === undefined || found.metadata.deletionTimestamp !== undefined || !isOwn(found, state)) return notFound;
   // Report changes made in the cluster, but not defaults that the API server added.
   const spec: Values = { ...found.spec };
   const isOthers = (property: string) =>
@@ -240,18 +239,6 @@ async function deleteSnapshot(
     await waitUntilDeleted(snapshots, found, context);
   }
   await deleteRecipeSecret(client, inputs);
-}
-
-/** Also that of an earlier recipe. */
-async function deleteRecipeSecret(
-  client: KubeClient,
-  { name, namespace, owner }: Pick<NamedSnapshotInputs, "name" | "namespace" | "owner">,
-): Promise<void> {
-  const at = { namespace, name: recipeSecretName(name) };
-  const secret = await client.resource(coreResources.secrets).find(at);
-  // Without the annotation, it is not a file of a recipe.
-  if (secret === undefined || ownerOf(secret, "") !== owner) return;
-  await client.resource(coreResources.secrets).delete(at, { uid: secret.metadata.uid });
 }
 
 /**

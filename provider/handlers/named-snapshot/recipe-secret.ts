@@ -2,7 +2,7 @@ import { createHmac, randomBytes } from "node:crypto";
 import * as z from "zod";
 import { contentDigestAnnotation } from "../../../src/api/snapshot/snapshot-digest.ts";
 import { canonicalJson } from "../../../src/base/canonical-json.ts";
-import { RametError } from "../../../src/base/errors.ts";
+import { RametError, unlessCode } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { type KubeManifest, ObjectMeta } from "../../../src/kube/object.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
@@ -96,6 +96,21 @@ export async function readRecipeSecrets(
     if (RametError.from(error).code !== "Forbidden") throw error;
     return undefined;
   }
+}
+
+/** Deletes the Secret of the recipe, also that of an earlier one. Who may not read Secrets has written none. */
+export async function deleteRecipeSecret(
+  client: KubeClient,
+  { name, namespace, owner, secrets }: NamedSnapshotInputs,
+): Promise<void> {
+  const resource = client.resource(coreResources.secrets);
+  const at = { namespace, name: recipeSecretName(name) };
+  const found = resource.find(at);
+  const secret = await (secrets === undefined ? found.catch(unlessCode("Forbidden")) : found);
+  // One without the annotation is only known by the state.
+  const own = secrets === undefined ? "" : owner;
+  if (secret === undefined || ownerOf(secret, own) !== owner) return;
+  await resource.delete(at, { uid: secret.metadata.uid });
 }
 
 /**

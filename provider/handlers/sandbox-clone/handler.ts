@@ -121,12 +121,13 @@ function urlOf(address: string, port: number): string {
 
 async function read(context: HandlerContext, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
   const [namespace, name = ""] = id.split("/");
+  const state = SandboxCloneInputs.parse(props);
   const [found, gateway] = await withCluster(context, (client) =>
     Promise.all([client.of(sandboxKind).find({ namespace, name }), publishedGateway(client)]),
   );
   // A clone that has ended counts as deleted, so that the next one can use its name.
-  if (found === undefined || hasEnded(found) || !isOwn(found, SandboxCloneInputs.parse(props))) return notFound;
-  return { id, props: outputs(observedLifetime(SandboxCloneInputs.parse(props), found), found, gateway) };
+  if (found === undefined || hasEnded(found) || !isOwn(found, state)) return notFound;
+  return { id, props: outputs(observedLifetime(state, found), found, gateway) };
 }
 
 async function remove(context: HandlerContext, { name, namespace, ...state }: SandboxCloneInputs): Promise<void> {

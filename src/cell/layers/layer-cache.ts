@@ -1,4 +1,3 @@
-import type { StdioOptions } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { lstat, mkdir, readdir, rename, rm, stat, utimes } from "node:fs/promises";
 import { basename, join } from "node:path";
@@ -12,7 +11,7 @@ import { layerFile } from "../../store/manifest.ts";
 import type { ReadSession, SharedEntry } from "../../store/sessions.ts";
 import type { UnpackedLayer } from "../sandbox/sandbox.ts";
 import type { CellPaths } from "../setting/cell-setting.ts";
-import type { NodeCache } from "./node-cache.ts";
+import { type NodeCache, removeTree } from "./node-cache.ts";
 
 /** The slowest disk on which a layer is unpacked. */
 const leastBytesPerMillisecond = 10 * 1024;
@@ -95,16 +94,7 @@ async function discard(path: string, link: string, failed: (error: unknown) => v
   if (path.endsWith(".lock")) return rm(path, { force: true });
   const dropped = path.endsWith(dropSuffix) ? path : `${path}.${randomUUID()}${dropSuffix}`;
   if (dropped !== path) await rename(path, dropped);
-  const what = "removing a layer";
-  // It ends with its input.
-  const stdio: StdioOptions = ["pipe", "pipe", "pipe"];
-  const timeoutMilliseconds = 10 * leastMilliseconds;
-  runProgram({ program: link, args: ["tree", "remove", dropped], what, stdio, timeoutMilliseconds }).then(
-    ({ code, stdout }) => {
-      if (code !== 0) failed(new RametError("Unavailable", stdout));
-    },
-    failed,
-  );
+  removeTree(dropped, link, 10 * leastMilliseconds).catch(failed);
 }
 
 const dropSuffix = ".dropped";

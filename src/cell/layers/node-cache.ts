@@ -225,28 +225,43 @@ export class NodeCache implements SharedFiles {
 
   /** The lock belongs to what this process has open. @returns false if another process has it */
   async #lock(handle: FileHandle, how: LockMode, milliseconds = leastMilliseconds): Promise<boolean> {
-    return (await this.#link(["lock", how], handle.fd, milliseconds)) === 0;
+    const { link } = this.#options.paths;
+    const call = { link, args: ["lock", how], passed: handle.fd, timeoutMilliseconds: milliseconds };
+    return (await runLink(call)) === 0;
   }
 
   /** A missing directory is no error. */
   async #removeTree(path: string): Promise<void> {
-    await this.#link(["tree", "remove", path]);
+    await removeTree(path, this.#options.paths.link);
   }
+}
 
-  /** @returns the exit code: 0, or that for a lock that another process has */
-  async #link(args: readonly string[], passed?: number, timeoutMilliseconds = leastMilliseconds): Promise<number> {
-    const { code, stdout, stderr } = await runProgram({
-      program: this.#options.paths.link,
-      args,
-      what: "waiting for another cell",
-      // It ends with its input.
-      stdio: ["pipe", "pipe", "pipe", passed],
-      timeoutMilliseconds,
-    });
-    if (code !== 0 && code !== exitBusy)
-      throw new RametError("Unavailable", `${args.join(" ")}: ${stdout}${stderr}`.trim());
-    return code;
-  }
+/** Removes a directory with all that is in it. A missing one is no error. @throws RametError `Unavailable`, `Timeout` */
+export async function removeTree(path: string, link: string, timeoutMilliseconds = leastMilliseconds): Promise<void> {
+  await runLink({ link, args: ["tree", "remove", path], timeoutMilliseconds });
+}
+
+interface LinkCall {
+  link: string;
+  args: readonly string[];
+  /** What it gets as its fourth descriptor. */
+  passed?: number | undefined;
+  timeoutMilliseconds: number;
+}
+
+/** @returns the exit code: 0, or that for a lock that another process has */
+async function runLink({ link, args, passed, timeoutMilliseconds }: LinkCall): Promise<number> {
+  const { code, stdout, stderr } = await runProgram({
+    program: link,
+    args,
+    what: "waiting for another cell",
+    // It ends with its input.
+    stdio: ["pipe", "pipe", "pipe", passed],
+    timeoutMilliseconds,
+  });
+  if (code !== 0 && code !== exitBusy)
+    throw new RametError("Unavailable", `${args.join(" ")}: ${stdout}${stderr}`.trim());
+  return code;
 }
 
 const besideOthers = "the entry does not fit beside those that sandboxes use";

@@ -193,19 +193,25 @@ export function orderCandidates(
   newestRevision: string | undefined,
   lock: string,
 ): Sandbox[] {
+  const seed = hashed(lock, 0x811c9dc5);
   const scored = candidates.map((sandbox) => ({
     sandbox,
     rank: rank(sandbox, newestRevision),
-    score: scoreOf(`${lock}/${sandbox.metadata.uid}`),
+    score: mixed(hashed(sandbox.metadata.uid, seed)),
   }));
   return scored.toSorted((a, b) => b.rank - a.rank || b.score - a.score).map(({ sandbox }) => sandbox);
 }
 
-/** FNV-1a, with a last step that mixes its bits. Nothing secret depends on it. */
-function scoreOf(text: string): number {
-  let hash = 0x811c9dc5;
+/** FNV-1a. Each claim computes it for all candidates, and nothing secret depends on it. */
+function hashed(text: string, seed: number): number {
+  let hash = seed;
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  return hash;
+}
+
+/** Similar hashes differ in each bit of their mixture (the last step of MurmurHash3). */
+function mixed(value: number): number {
+  let hash = Math.imul(value ^ (value >>> 16), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
   return (hash ^ (hash >>> 16)) >>> 0;
 }

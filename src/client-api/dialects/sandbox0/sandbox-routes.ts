@@ -293,8 +293,6 @@ async function setTimes(
 ): Promise<Sandbox> {
   const { service } = sandbox0;
   const { lifeMilliseconds, hardLifeMilliseconds } = livesOf(sandbox0, times);
-  // Another server may have resumed it a moment ago.
-  await verifiedState(service, sandbox, signal);
   if (hasFailedPause(service, sandbox))
     await connectSandbox(service, sandbox, { lifeMilliseconds, timeoutMilliseconds, signal });
   const at = (milliseconds: number | undefined) =>
@@ -304,5 +302,6 @@ async function setTimes(
     metadata: { annotations: Object.fromEntries(noted) as Record<string, string | null> },
     spec: { pauseTime: spec.paused === true ? null : at(lifeMilliseconds), shutdownTime: at(hardLifeMilliseconds) },
   });
+  // Reads the sandbox again if another server has just resumed it.
   return (await changeNewest(service, sandbox, change, signal)) ?? sandbox;
 }
