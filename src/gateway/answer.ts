@@ -9,6 +9,7 @@ import type { ClientRequest, ClientResponse, Exchange } from "./exchange.ts";
 import type { ExchangeSlots } from "./limits.ts";
 import type { GatewayMetrics } from "./metrics.ts";
 import { isGrpc, refuse } from "./refusal.ts";
+import { isRepeatable } from "./forward.ts";
 import { type RouterOptions, routeOf } from "./router.ts";
 import type { Route } from "./upstreams.ts";
 
@@ -50,15 +51,7 @@ export async function answer(
       status = clientApi && (await sendToClientApi(clientApi));
     } else {
       exchange = withForeignOrigins(withUrl(given, named.url), named.destination);
-      const depending = exchange;
-      const route = await routeOf(gateway, named.destination, exchange, (value) => {
-        const over = gateway.sandboxTokens?.keys.endWhenRevoked(value, () => {
-          cutOff(depending);
-        });
-        if (over !== undefined) releases.push(over);
-      });
-      releases.push(gateway.slots.takeForSandbox(route.sandbox.metadata, route.title));
-      status = await gateway.invalidResponses.watch(route, () => send(route, withUrl(exchange, route.url)));
+      status = await answerFromSandbox(gateway, { ...named, exchange, send, releases });
     }
   } catch (error) {
     status = failed(gateway, exchange, error, named?.destination);
@@ -69,6 +62,36 @@ export async function answer(
   if (status === undefined) return;
   if (named === undefined) metrics.clientApiAnswered(status);
   else metrics.answered(status, (clock.monotonicMilliseconds() - since) / 1000);
+}
+
+interface SandboxRequest extends NamedDestination {
+  exchange: Exchange;
+  send: SendToSandbox;
+  /** Gets what to release in the end. */
+  releases: (() => void)[];
+}
+
+/** Proxies a request, and if it may be repeated, once more when the sandbox has moved meanwhile. @throws RametError */
+async function answerFromSandbox(gateway: AnswerOptions, asked: SandboxRequest, isLast = false): Promise<number> {
+  const { destination, exchange, send, releases } = asked;
+  const route = await routeOf(gateway, destination, exchange, (value) => {
+    const over = gateway.sandboxTokens?.keys.endWhenRevoked(value, () => {
+      cutOff(exchange);
+    });
+    if (over !== undefined) releases.push(over);
+  });
+  const release = gateway.slots.takeForSandbox(route.sandbox.metadata, route.title);
+  try {
+    return await gateway.invalidResponses.watch(route, () => send(route, withUrl(exchange, route.url)));
+  } catch (error) {
+    const { metadata, isMoving, cellKey } = route.sandbox;
+    const now = gateway.sandboxes.byUid(metadata.uid);
+    const hasMoved = now?.cellKey !== cellKey || (now?.isMoving === true && !isMoving);
+    if (isLast || !hasMoved || !isRepeatable(exchange.request) || exchange.response.headersSent) throw error;
+  } finally {
+    release();
+  }
+  return answerFromSandbox(gateway, asked, true);
 }
 
 function withUrl(exchange: Exchange, url = exchange.request.url): Exchange {

@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import { errors, type Dispatcher } from "undici";
 import { RametError } from "../base/errors.ts";
-import type { Exchange } from "./exchange.ts";
+import type { ClientRequest, Exchange } from "./exchange.ts";
 import { forwardedRequestHeaders, forwardedResponseHead } from "./forwarded-headers.ts";
 import { hostFor, invalidResponse, type Route, unreachable, type Upstreams } from "./upstreams.ts";
 
@@ -30,8 +30,7 @@ export function forward(upstreams: Upstreams, route: Route, exchange: Exchange):
  * @throws RametError only before any part of the response was sent; a later failure closes the connection
  */
 export async function forwardTo(target: Target, exchange: Exchange): Promise<number> {
-  const { method, hasBody } = exchange.request;
-  for (let retry = !hasBody && repeatable.has(method); ; retry = false) {
+  for (let retry = isRepeatable(exchange.request); ; retry = false) {
     const attempt = new Attempt(exchange);
     try {
       return await attempt.send(target);
@@ -155,6 +154,11 @@ function textOf(raw: Dispatcher.DispatchController["rawHeaders"]): string[] {
 function isBrokenConnection(error: unknown): boolean {
   const { code } = error as NodeJS.ErrnoException;
   return error instanceof errors.SocketError || code === "ECONNRESET" || code === "EPIPE";
+}
+
+/** Whether it may be sent twice. */
+export function isRepeatable({ method, hasBody }: ClientRequest): boolean {
+  return !hasBody && repeatable.has(method);
 }
 
 const repeatable: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);

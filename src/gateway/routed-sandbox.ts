@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { annotations } from "../api/names/labels.ts";
 import { Conditions } from "../api/schema/metadata.ts";
-import { hasEnded, isServing, pauseFailure } from "../api/state/sandbox.ts";
+import { hasEnded, isMoving, isServing, pauseFailure } from "../api/state/sandbox.ts";
 import { cellPort, codeInterpreterPort, guestClientPort, guestControlPort, reportsPort } from "../api/wire/cell-api.ts";
 import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
@@ -16,6 +16,8 @@ export interface RoutedSandbox {
   hasEnded: boolean;
   /** Whether a pause was requested. Until it is complete, the sandbox can be ready. */
   isPaused: boolean;
+  /** Whether it continues in another Pod. Until it is captured, it can be ready. */
+  isMoving: boolean;
   /** Whether traffic resumes it, as far as its annotation says. The client API decides. */
   autoResume: boolean;
   ip?: string;
@@ -43,6 +45,7 @@ export function readRoutedSandbox(value: unknown): RoutedSandbox {
     hasEnded: hasEnded(read),
     // After a failed pause, the sandbox continues to run.
     isPaused: read.spec?.paused === true && pauseFailure(read) === undefined,
+    isMoving: isMoving(read),
     autoResume: given[annotations.autoResume] !== undefined,
     ...cellOf(status),
     publicPorts: given[annotations.publicPorts]?.trim() === "*" ? "all" : portsIn(given[annotations.publicPorts]),
@@ -94,7 +97,13 @@ const Read = z.object({
       conditions: Conditions.optional(),
       podInfo: z.object({ podIP: z.string().optional() }).optional(),
       sandboxIp: z.string().optional(),
-      ramet: z.object({ cellKey: z.string().optional() }).optional(),
+      ramet: z
+        .object({
+          cellKey: z.string().optional(),
+          disruption: z.object({ outcome: z.string() }).optional(),
+          noTarget: z.unknown().optional(),
+        })
+        .optional(),
     })
     .optional(),
 });

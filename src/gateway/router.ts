@@ -70,11 +70,12 @@ export async function routeOf(
   const { sandbox: known } = found;
   if (known === undefined) throw unknown(sandboxId);
   if (pass?.value !== undefined) onAdmitted(pass.value);
-  const sandbox = isServing(known)
-    ? known
-    : await whileConnected(client, (waiting) =>
-        options.serving.serving(known, waiting, () => mayResume(options, destination, asking, admission)),
-      );
+  const sandbox =
+    isServing(known) && !known.isMoving
+      ? known
+      : await whileConnected(client, (waiting) =>
+          options.serving.serving(known, waiting, () => mayResume(options, destination, asking, admission)),
+        );
   if (sandbox === undefined) throw notReady(destination, known);
   const title = sandboxTitle(sandboxId, sandbox);
   const isExec = right === "exec" && port === guestClientPort;

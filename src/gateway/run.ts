@@ -104,6 +104,7 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
       store: sandboxes.store,
       clientApi,
       sandboxTokens,
+      answers: (sandbox, left) => upstreams.answers(sandbox, left),
       metrics,
       clock: client.clock,
     });

@@ -20,6 +20,8 @@ export interface ServingOptions {
   /** Resumes sandboxes. @default traffic resumes none */
   clientApi?: Pick<ClientApi, "resume"> | undefined;
   sandboxTokens?: Pick<SandboxTokens, "resumeProofOf"> | undefined;
+  /** Whether the guest of a sandbox answers now. */
+  answers: (sandbox: RoutedSandbox, signal: AbortSignal) => Promise<boolean>;
   metrics: GatewayMetrics;
   clock: Clock;
 }
@@ -50,8 +52,8 @@ export class ServingSandboxes {
   }
 
   /**
-   * Waits for a sandbox that cannot serve: a moment, because another server can know earlier that it can; and until it is resumed, if
-   * traffic resumes it and `mayResume` does.
+   * Waits for a sandbox that cannot serve: a moment, because another server can know earlier that it can; until it is resumed, if
+   * traffic resumes it and `mayResume` does; and until it serves in its next Pod, if it moves.
    * @returns undefined if it does not serve
    * @throws RametError `Unavailable` if too many requests wait; `Forbidden`; `NotFound`; `Canceled` when the client has left
    */
@@ -60,6 +62,7 @@ export class ServingSandboxes {
     client: WaitingClient,
     mayResume: () => Promise<boolean>,
   ): Promise<RoutedSandbox | undefined> {
+    if (sandbox.isMoving) return this.#moved(sandbox, client, await mayResume());
     const { uid } = sandbox.metadata;
     const { clientApi, sandboxTokens } = this.#options;
     const canResume = sandbox.autoResume && clientApi !== undefined && sandboxTokens !== undefined;
@@ -70,6 +73,37 @@ export class ServingSandboxes {
     const { signal } = client;
     const left = () => canceled("Waiting for the sandbox", signal);
     return unlessAborted(this.#resumed(uid), signal, left).finally(release);
+  }
+
+  /**
+   * From its capture on, a sandbox answers nothing that it gets, although its status says that it serves.
+   * @param isKnown whether the client has a right to the port. Others take no places from those that have
+   */
+  async #moved(
+    sandbox: RoutedSandbox,
+    { address, signal }: WaitingClient,
+    isKnown: boolean,
+  ): Promise<RoutedSandbox | undefined> {
+    const { clock, answers } = this.#options;
+    const { uid } = sandbox.metadata;
+    const release = isKnown ? this.#takeFor(sandbox) : this.#takeMoment(address);
+    if (release === undefined) return undefined;
+    const end = clock.monotonicMilliseconds() + resumeMilliseconds;
+    const aMoment = { what: "Waiting for the sandbox", timeoutMilliseconds: momentMilliseconds, signal };
+    try {
+      for (let now: RoutedSandbox | undefined = sandbox; now !== undefined; now = this.#followers.current(uid)) {
+        if (isServing(now) && (!now.isMoving || (await answers(now, signal)))) return now;
+        // After the time, it may still serve: its guest is slow, or its capture waits.
+        if (!now.isMoving || clock.monotonicMilliseconds() >= end) return isServing(now) ? now : undefined;
+        const { resourceVersion } = now.metadata;
+        const change = (next?: RoutedSandbox) =>
+          next?.metadata.resourceVersion === resourceVersion ? undefined : true;
+        await this.#followers.until(uid, change, aMoment).catch(unlessCode("Timeout"));
+      }
+      return undefined;
+    } finally {
+      release();
+    }
   }
 
   close(): void {
@@ -83,10 +117,14 @@ export class ServingSandboxes {
     { address, signal }: WaitingClient,
     until: (sandbox: RoutedSandbox | undefined) => RoutedSandbox | undefined,
   ): Promise<RoutedSandbox | undefined> {
-    const release = takeAll([this.#slots.client, address], [this.#slots.all, "moment"]);
+    const release = this.#takeMoment(address);
     if (release === undefined) return undefined;
     const waiting = { what: "Waiting for the sandbox", timeoutMilliseconds: momentMilliseconds, signal };
     return this.#followers.until(uid, until, waiting).catch(unlessCode("Timeout")).finally(release);
+  }
+
+  #takeMoment(address: string): (() => void) | undefined {
+    return takeAll([this.#slots.client, address], [this.#slots.all, "moment"]);
   }
 
   /** @throws RametError `Unavailable` */
@@ -95,7 +133,7 @@ export class ServingSandboxes {
     const release = takeAll([all, "resume"], [ofNamespace, namespace], [sandbox, uid]);
     if (release !== undefined) return release;
     this.#options.metrics.refused("waiting");
-    throw new RametError("Unavailable", "Too many requests wait until the sandbox is resumed", { retryable: true });
+    throw new RametError("Unavailable", "Too many requests wait until the sandbox serves", { retryable: true });
   }
 
   #resumed(uid: string): Promise<RoutedSandbox> {

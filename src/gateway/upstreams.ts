@@ -3,9 +3,11 @@ import type { Duplex } from "node:stream";
 import { connect, type TLSSocket } from "node:tls";
 import { Agent, type Dispatcher } from "undici";
 import { requestHost } from "../api/names/request-host.ts";
+import { guestClientPort } from "../api/wire/cell-api.ts";
 import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError, textOfError } from "../base/errors.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
+import { callGuest } from "../cell/client/guest-http.ts";
 import { isEntrance, type RoutedSandbox } from "./routed-sandbox.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 
@@ -72,6 +74,15 @@ export class Upstreams {
     } catch (error) {
       throw unreachable(route, RametError.from(error));
     }
+  }
+
+  /** Whether the guest answers within a second. The network of a sandbox that is being captured still accepts connections. */
+  async answers(sandbox: RoutedSandbox, signal: AbortSignal): Promise<boolean> {
+    const dial = () => this.#connect(sandbox, guestClientPort, false, { signal });
+    const call = { method: "GET" as const, path: "/health", responseMilliseconds: 1_000, signal };
+    const answer = await callGuest(dial, call).catch(() => undefined);
+    answer?.destroy();
+    return answer !== undefined;
   }
 
   async #connect(

@@ -137,7 +137,15 @@ async function openGateway(): Promise<GatewayWorld> {
   await once(cell, "listening");
   const metadata = { namespace: "team-a", name: "dev", uid, resourceVersion: "1" };
   const ports = { publicPorts: [80, 81, 49_983], http2Ports: [], httpsPorts: [] };
-  const isServing = { phase: "Running", isReady: true, hasEnded: false, isPaused: false, autoResume: false, ip };
+  const isServing = {
+    phase: "Running",
+    isReady: true,
+    hasEnded: false,
+    isPaused: false,
+    isMoving: false,
+    autoResume: false,
+    ip,
+  };
   const sandbox: RoutedSandbox = { metadata, ...isServing, ...ports };
   const cells = new CellClient(key);
   const upstreams = new Upstreams(cells, () => sandbox);

@@ -103,6 +103,23 @@ it("is woken once by a thousand requests, keeps no place for those without a rig
   expect(flood.filter(({ received }) => received.includes("served"))).toHaveLength(places);
 });
 
+it("lets a limited number of requests wait for a sandbox that continues in another Pod, and none if no node takes it", async () => {
+  await world.sandbox("moved", serve, { publicPorts: [port] });
+  const disruption = { cause: "Evicted", at: new Date().toISOString(), outcome: "Migrating" };
+  await world.move("moved", { disruption });
+  const close = ["Connection: close"];
+  const waiting = await wait("moved", places, close);
+  await expect.poll(inProgress).toBe(places);
+  expect(await gateway.exchange(head("moved", port, close))).toMatch(refused);
+  await world.resume("moved");
+  await Promise.all(waiting.map(({ closed }) => closed));
+  for (const { received } of waiting) expect(received).toContain("served");
+  await world.move("moved", { disruption, noTarget: { cause: "Evicted", at: disruption.at, message: "none" } });
+  expect(await gateway.exchange(head("moved", port, close))).toMatch(/^HTTP\/1.1 502 /);
+  // No client was needed.
+  expect(asked).toEqual([]);
+});
+
 it("gives the place of a client that has disconnected to another one", async () => {
   await paused("left");
   const plain = await wait("left", places / 2);

@@ -152,11 +152,21 @@ export class GatewayWorld {
     await this.#setState(at, "Running", this.#addresses.get(`${inNamespace}/${name}`) ?? "");
   }
 
-  async #setState(at: { namespace: string; name: string }, phase: "Running" | "Paused", ip: string): Promise<void> {
+  /** Stands in for the controllers, which continue a running sandbox in another Pod. */
+  async move(name: string, ramet: object): Promise<void> {
+    await this.#setState({ name, namespace }, "Resuming", "", ramet);
+  }
+
+  async #setState(
+    at: { namespace: string; name: string },
+    phase: "Running" | "Paused" | "Resuming",
+    ip: string,
+    ramet: object | null = null,
+  ): Promise<void> {
     const lastTransitionTime = new Date().toISOString();
     const isReady = phase === "Running" ? "True" : "False";
     const ready = { type: "Ready", status: isReady, reason: "PodReady", message: "", lastTransitionTime };
-    const status = { phase, sandboxIp: ip, conditions: [ready] };
+    const status = { phase, sandboxIp: ip, conditions: [ready], ramet };
     await this.client.resource(sandboxResources.sandboxes).mergePatch(at, { status }, { subresource: "status" });
   }
 

@@ -157,6 +157,22 @@ export function unappliedRules(sandbox: WithConditions): Condition[] {
   });
 }
 
+/**
+ * Whether others end its Pod and it continues in another one: it is captured while it serves, or starts there. Its clients need to do
+ * nothing but wait. Not while no node takes it: that can last.
+ */
+export function isMoving({ spec, status }: MovingParts): boolean {
+  const { disruption, noTarget } = status?.ramet ?? {};
+  return spec?.paused !== true && noTarget === undefined && movingOutcomes.has(disruption?.outcome ?? "");
+}
+
+const movingOutcomes: ReadonlySet<string> = new Set(["Migrating", "Restoring"]);
+
+interface MovingParts {
+  spec?: { paused?: boolean | undefined } | undefined;
+  status?: { ramet?: { disruption?: { outcome?: string } | undefined; noTarget?: unknown } | undefined } | undefined;
+}
+
 /** What ended its Pod, if the current pause is of that and no user has requested it. */
 export function pausedBy({ status }: Pick<Sandbox, "status">): string | undefined {
   const { cause, outcome, podUID } = status?.ramet?.disruption ?? {};

@@ -6,7 +6,7 @@ import type { ServiceParts } from "./parts.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { labels } from "../../api/names/labels.ts";
 import { isAutomatic, isPauseCheckpoint, isUnfinished } from "../../api/state/checkpoint.ts";
-import { pauseFailure, sandboxState } from "../../api/state/sandbox.ts";
+import { isMoving, pauseFailure, sandboxState } from "../../api/state/sandbox.ts";
 
 /** The id of a sandbox for clients. UIDs are not reused, and nobody can guess one. */
 export function sandboxIdOf({ metadata }: Pick<Sandbox, "metadata">): string {
@@ -77,7 +77,8 @@ export function stateOf(sandbox: Sandbox, checkpoints: readonly Checkpoint[] = [
   // After a failed pause it runs, but nothing pauses it again before it is resumed.
   if (sandbox.spec.paused === true)
     return is === "paused" || pauseFailure(sandbox) !== undefined ? "paused" : "pausing";
-  if (is === "starting") return "starting";
+  // Gateways let requests wait for one that continues in another Pod.
+  if (is === "starting") return isMoving(sandbox) ? "running" : "starting";
   return checkpoints.some(isCapturing) ? "snapshotting" : "running";
 }
 

@@ -19,7 +19,9 @@ export class Http2Upstreams {
 
   /** Starts a request. @throws RametError `SandboxUnreachable`, `Timeout` */
   async request(route: Route, headers: OutgoingHttpHeaders, endStream: boolean): Promise<ClientHttp2Stream> {
-    const key = `${route.sandbox.metadata.uid}:${route.port}`;
+    const { metadata, ip, cellKey } = route.sandbox;
+    // A connection to an earlier Pod can seem open for long, if its node is silent.
+    const key = `${metadata.uid}:${route.port}:${ip}:${cellKey}`;
     for (let dead = 0; dead < mostDead;) {
       const pooled = this.#free(key) ?? (await this.#opened(key, route));
       if (pooled.isDead) dead++;
