@@ -95,6 +95,9 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
     const upstreams = new Upstreams(dialWithCurrentKey(cells, { key, client, log }), (uid) =>
       sandboxes.store.byUid(uid),
     );
+    sandboxes.store.subscribe(({ type, object }) => {
+      upstreams.closeEarlier(object, type === "deleted");
+    });
     const access = apiServerAccess({ client, tokens, metrics });
     const limits = { ...defaultLimits, ...options.limits };
     const { trustedProxies = [], tls } = options;

@@ -74,3 +74,21 @@ it("changes neither the host nor the protocol of the guest", () => {
   expect(hostFor(routeTo(49_983))).toBeUndefined();
   expect(upstreams.originOf(routeTo(49_983))).toBe("http://u1:49983");
 });
+
+it("closes the connections to an earlier Pod of a sandbox when it has another one, and all when it is deleted", async () => {
+  const at = (ip: string, cellKey: string) => ({ ...sandbox, ip, cellKey });
+  const dial = (to: typeof sandbox) => upstreams.dial({ ...routeTo(plainPort), sandbox: to });
+  const [earlier, sameAddress, current] = [
+    await dial(at("127.0.0.2", "a")),
+    await dial(at("127.0.0.3", "b")),
+    await dial(at("127.0.0.3", "c")),
+  ];
+  const isOpen = () => [earlier, sameAddress, current].map(({ destroyed }) => !destroyed);
+  const { ip: _, ...withoutPod } = at("", "a");
+  upstreams.closeEarlier(withoutPod, false);
+  expect(isOpen()).toEqual([true, true, true]);
+  upstreams.closeEarlier(at("127.0.0.3", "c"), false);
+  expect(isOpen()).toEqual([false, false, true]);
+  upstreams.closeEarlier(at("127.0.0.3", "c"), true);
+  expect(isOpen()).toEqual([false, false, false]);
+});

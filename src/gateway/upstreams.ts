@@ -37,6 +37,8 @@ function isHttps({ httpsPorts }: RoutedSandbox, port: number): boolean {
 export class Upstreams {
   readonly dispatcher: Dispatcher;
   readonly #cells: Pick<CellClient, "dial">;
+  /** The open connections to each sandbox, with the cell that they lead through. */
+  readonly #open = new Map<string, Map<Socket, Cell>>();
 
   /** @param byUid returns the current state of a sandbox */
   constructor(cells: Pick<CellClient, "dial">, byUid: (uid: string) => RoutedSandbox | undefined) {
@@ -85,6 +87,15 @@ export class Upstreams {
     return answer !== undefined;
   }
 
+  /**
+   * Closes the connections to earlier Pods of a sandbox. Those to a node that is silent seem open for a quarter of an hour, and those to
+   * a node without the API server lead to a copy that nobody wants any more.
+   */
+  closeEarlier(sandbox: RoutedSandbox, isDeleted: boolean): void {
+    for (const [socket, cell] of this.#open.get(sandbox.metadata.uid) ?? [])
+      if (isDeleted || isOther(sandbox, cell)) socket.destroy();
+  }
+
   async #connect(
     { metadata, ip = "", cellKey }: RoutedSandbox,
     port: number,
@@ -92,12 +103,33 @@ export class Upstreams {
     { alpn = ["http/1.1"], signal }: { alpn?: string[]; signal?: AbortSignal } = {},
   ): Promise<Socket> {
     const socket = asSocket(await this.#cells.dial({ ip, sandboxUid: metadata.uid, cellKey }, port, signal));
+    this.#track(socket, metadata.uid, { ip, cellKey });
     return secure ? startTls(socket, alpn) : socket;
+  }
+
+  #track(socket: Socket, uid: string, cell: Cell): void {
+    const open = this.#open.get(uid) ?? new Map<Socket, Cell>();
+    this.#open.set(uid, open.set(socket, cell));
+    socket.once("close", () => {
+      open.delete(socket);
+      if (open.size === 0 && this.#open.get(uid) === open) this.#open.delete(uid);
+    });
   }
 
   async close(): Promise<void> {
     await this.dispatcher.destroy();
   }
+}
+
+interface Cell {
+  ip?: string | undefined;
+  cellKey?: string | undefined;
+}
+
+/** Whether a sandbox has another cell now. One without a Pod has none, and its last one ends its connections. */
+function isOther({ ip, cellKey }: RoutedSandbox, cell: Cell): boolean {
+  if (ip === undefined) return false;
+  return ip !== cell.ip || (cellKey !== undefined && cell.cellKey !== undefined && cellKey !== cell.cellKey);
 }
 
 /** The dispatcher leaves out the default port of a scheme. */
