@@ -52,7 +52,7 @@ export interface CellArgs {
    */
   concurrentMoves?: Input<number>;
   /**
-   * The longest grace period that Pods get for a capture, by their memory limit or restored size and the store's speed.
+   * The longest grace period that Pods get for a capture, by their limits or restored size and the store's speed.
    * @default "5m"
    */
   longestGracePeriod?: Input<string>;

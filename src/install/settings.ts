@@ -156,7 +156,7 @@ export const settings = {
   ),
   "cells.longestGracePeriod": text(
     "--longest-grace-period <duration>",
-    "the longest grace period that Pods get for a capture, by their memory limit or restored size and the store's speed (default: 5m)",
+    "the longest grace period that Pods get for a capture, by their limits or restored size and the store's speed (default: 5m)",
     { check: secondOrMore("--longest-grace-period"), schema: "Period" },
   ),
   "cells.checkpointEvery": text(

@@ -206,6 +206,7 @@ const RametSandboxStatus = z.object({
       ),
       checkpoint: OptionalText.describe("The automatic Checkpoint from which it continues. Later work is lost."),
       savedAt: Time.optional().describe("When that was captured."),
+      priority: int32.optional().describe("That of the Pod. Absent: 0."),
       attempts: int32.optional().describe("How often it was lost in a row soon after it had continued."),
     })
     .optional()

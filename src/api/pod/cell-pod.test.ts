@@ -220,12 +220,14 @@ describe("the end of a Pod by others", () => {
     ["of what is restored", "872Mi", { restoredBytes: 2_000 * mib }, 212],
     ["of a limit that the administrator's bound exceeds", "64Gi", {}, 300],
     ["of a limit that a smaller bound exceeds", "64Gi", { longestGraceSeconds: 60 }, 60],
+    ["of the limits of memory and files", "872Mi", { files: "1Gi" }, 215],
     ["of a small limit", "1Mi", {}, 30],
     ["of an unknown size", undefined, {}, 30],
     ["with an unknown speed", "872Mi", { storeBytesPerSecond: undefined }, 30],
     ["of the memory limit, with a longer period in the template", "872Mi", { own: 400 }, 400],
-  ])("is held for a capture %s at the store's measured speed", (_, memory, { own, ...more }: Given, seconds) => {
-    const limited = { ...spec.containers[0]!, ...(memory && { resources: { limits: { memory } } }) };
+  ])("is held for a capture %s at the store's measured speed", (_, memory, { own, files, ...more }: Given, seconds) => {
+    const limits = { ...(memory && { memory }), ...(files && { "ephemeral-storage": files }) };
+    const limited = { ...spec.containers[0]!, resources: { limits } };
     const template = parsePodTemplate({ spec: { containers: [limited], terminationGracePeriodSeconds: own } });
     const made = cellPod(owner, template, {
       ...options,
@@ -236,7 +238,7 @@ describe("the end of a Pod by others", () => {
     expect(made.spec.terminationGracePeriodSeconds).toBe(seconds);
     expect(configOf(made)).toMatchObject({ podGraceSeconds: seconds, graceSeconds: own ?? 30 });
   });
-  type Given = { own?: number } & Partial<Parameters<typeof cellPod>[2]>;
+  type Given = { own?: number; files?: string } & Partial<Parameters<typeof cellPod>[2]>;
 
   it("leaves the capture its time", () => {
     for (const seconds of [1, 10, 19.5, 100]) {

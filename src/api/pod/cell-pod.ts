@@ -233,10 +233,13 @@ function limitOf(template: PodTemplateSpec, name: string, layers: readonly Layer
   return limit === undefined ? undefined : quantityToBytes(limit);
 }
 
-/** For a capture of all memory that the sandbox can have, or of as much as is restored. 0: nobody knows. */
+/** For a capture of all memory and files that the sandbox can have, or of as much as is restored. 0: nobody knows. */
 function neededGrace(template: PodTemplateSpec, options: CellPodOptions): number {
   const { storeBytesPerSecond: speed, restoredBytes = 0, longestGraceSeconds: longest = 300 } = options;
-  const bytes = Math.max(restoredBytes, limitOf(template, "memory") ?? 0);
+  const files = isLayerInMemory(template)
+    ? undefined
+    : mainContainer(template).resources?.limits?.["ephemeral-storage"];
+  const bytes = Math.max(restoredBytes, (limitOf(template, "memory") ?? 0) + quantityToBytes(files ?? 0));
   return speed === undefined || bytes === 0 ? 0 : Math.min(longest, graceSecondsFor(captureTime(bytes, speed)));
 }
 

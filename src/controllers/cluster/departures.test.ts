@@ -30,13 +30,14 @@ const node = (name: string, spec: object = {}): Node =>
       allocatable: { cpu: "4", memory: "8Gi", pods: "10" },
     },
   });
-const pod = (name: string, { memory = "1Gi", policy = "Migrate", more = {} } = {}): Pod =>
+const pod = (name: string, { memory = "1Gi", policy = "Migrate", more = {}, status = {} } = {}): Pod =>
   Pod.parse({
     metadata: metadata(name, { uid: `pod-${name}`, annotations: { [annotations.onDisruption]: policy } }),
     spec: { nodeName: "old", containers: [{ name: "main", image: "i", resources: { requests: { memory } } }], ...more },
-    status: { phase: "Running" },
+    status: { phase: "Running", ...status },
   });
-const sandbox = (name: string, { phase = "Running", disruption, owner = "", spec = {} }: Shape = {}): Sandbox => {
+const sandbox = (name: string, shape: Shape = {}): Sandbox => {
+  const { phase = "Running", disruption, owner = "", spec = {}, startingPod, resumedAt } = shape;
   const ownerReferences =
     owner === ""
       ? []
@@ -46,7 +47,16 @@ const sandbox = (name: string, { phase = "Running", disruption, owner = "", spec
     kind: "Sandbox",
     metadata: metadata(name, { ownerReferences }),
     spec,
-    status: { phase, podInfo: { podUID: `pod-${name}`, nodeName: "old" }, ramet: { disruption } },
+    status: {
+      phase,
+      podInfo: { podUID: `pod-${name}`, nodeName: "old" },
+      ramet: { disruption, startingPod },
+      ...(resumedAt && {
+        conditions: [
+          { type: "SandboxResumed", status: "False", reason: "CreatePod", message: "", lastTransitionTime: resumedAt },
+        ],
+      }),
+    },
   });
 };
 interface Shape {
@@ -54,6 +64,8 @@ interface Shape {
   disruption?: object;
   owner?: string;
   spec?: object;
+  startingPod?: object;
+  resumedAt?: string;
 }
 const zone = { key: "zone", operator: "In", values: ["a"] };
 const underWay = { cause: "NodeCordoned", at: start.toISOString(), outcome: "Migrating" };
@@ -65,6 +77,8 @@ function world(atOnce?: number) {
       throw error;
     });
   const [nodes, pods, sandboxes] = [store<Node>(), store<Pod>(), store<Sandbox>()];
+  nodes.put(node("old"));
+  nodes.put(node("new"));
   let [compared, reads, isRefused] = [0, 0, false];
   const others = new Map<string, Amounts>();
   const asked: string[] = [];
@@ -99,8 +113,6 @@ function world(atOnce?: number) {
     clock.advance(1_000);
     return read(name);
   };
-  nodes.put(node("old"));
-  nodes.put(node("new"));
   return {
     clock,
     nodes,
@@ -293,6 +305,55 @@ it("lets captured sandboxes resume in turn, and does not count one that no node 
     status: { phase: "Pending", conditions: [{ ...condition, status: "False" }] },
   });
   expect((await of("c"))?.turn).toBe("now");
+});
+
+it("counts a resume from its own beginning, however long ago its Pod was ended", async () => {
+  const { clock, run, of } = world(1);
+  const resumedAt = new Date(start.getTime() + 360_000).toISOString();
+  clock.advance(360_000);
+  for (const name of ["a", "b"]) run(name, { phase: "Resuming", disruption: underWay, resumedAt });
+  run("c", { phase: "Paused", disruption: underWay });
+  expect((await of("c"))?.turn).toBe("later");
+});
+
+it("restores those whose Pods are there together in the order of their priorities, and waits for none that takes long", async () => {
+  const { clock, run, sandboxes, of } = world(1);
+  const resumedAt = start.toISOString();
+  const status = { phase: "Running", podIP: "10.0.0.1" };
+  const given = (name: string) => ({ podUID: `pod-${name}`, podIP: "10.0.0.1", cellKey: "k" });
+  const resuming = (name: string) => ({ phase: "Resuming", disruption: underWay, resumedAt, name });
+  for (const name of ["a", "b", "c"]) {
+    run(name, resuming(name), { more: { priority: name === "c" ? 1000 : 0 }, status });
+  }
+  const turns = async () => (await Promise.all(["a", "b", "c"].map(of))).map((one) => one?.turn);
+  // The node has one place.
+  expect(await turns()).toEqual(["later", "later", "now"]);
+  sandboxes.put(sandbox("c", { ...resuming("c"), startingPod: given("c") }));
+  expect(await turns()).toEqual(["later", "later", undefined]);
+  sandboxes.put(sandbox("c"));
+  expect(await turns()).toEqual(["now", "later", undefined]);
+  sandboxes.put(sandbox("a", { ...resuming("a"), startingPod: given("a") }));
+  expect(await turns()).toEqual([undefined, "later", undefined]);
+  clock.advance(300_000);
+  expect(await turns()).toEqual([undefined, "now", undefined]);
+});
+
+it("knows the priorities of captured sandboxes after a restart", async () => {
+  const { sandboxes, of } = world(1);
+  for (const name of ["a", "b", "c"]) {
+    const disruption = { ...underWay, ...(name === "c" && { priority: 1000 }) };
+    sandboxes.put(sandbox(name, { phase: "Paused", disruption }));
+  }
+  expect((await Promise.all(["a", "b", "c"].map(of))).map((one) => one?.turn)).toEqual(["now", "later", "now"]);
+});
+
+it("tries again after a restart, as nobody knows which nodes are new", async () => {
+  const { sandboxes, of, clock } = world();
+  const at = (seconds: number) => new Date(clock.now().getTime() + seconds * 1000).toISOString();
+  const noTarget = { cause: "Evicted", at: at(-60), message: "none", pausedAt: at(-60), retryAt: at(600) };
+  const { status, ...rest } = sandbox("a", { phase: "Paused", disruption: underWay });
+  sandboxes.put({ ...rest, status: { ...status, ramet: { ...status?.ramet, noTarget } } });
+  expect((await of("a"))?.turn).toBe("now");
 });
 
 it("moves a sandbox with volumes only to a node where these can be attached", async () => {

@@ -1,7 +1,7 @@
 import type { DisruptionCause, Sandbox } from "../../api/kinds/sandbox.ts";
 import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { type Leaving, leavingNode, refusesPods, type Toleration } from "../../api/state/node.ts";
+import { isNodeReady, type Leaving, leavingNode, refusesPods, type Toleration } from "../../api/state/node.ts";
 import {
   type Amounts,
   type Placement,
@@ -17,25 +17,23 @@ import { keyOf, type KubeObject } from "../../kube/object.ts";
 import type { NodeCpus } from "../nodes/node-cpus.ts";
 import type { Node } from "../nodes/nodes.ts";
 import {
-  awaitsNode,
   factsOfNode,
   factsOfPod,
   factsOfSandbox,
   type Found,
   isCandidate,
-  isCaptured,
   isGained,
   needsTargetOf,
   orderOf,
   placeOfMoving,
   podOrLast,
-  takesTurn,
   targetOf,
 } from "./move-facts.ts";
 import { isUnderWay } from "./pause-checkpoint.ts";
-import { type Candidate, type Moving, type Moves, planMoves, planResumes, type Turn } from "./plan-moves.ts";
-import { isEnded, unscheduledWords } from "./pod-facts.ts";
+import { type Candidate, type Moving, type Moves, planMoves, type Turn } from "./plan-moves.ts";
+import { isEnded } from "./pod-facts.ts";
 import type { Informers } from "./resources.ts";
+import { resumesInTurn, turnsToResume, underWay } from "./resumes.ts";
 
 interface DeparturesOptions {
   termsOfVolumes: (pod: Pod) => Promise<Placement["terms"]>;
@@ -88,10 +86,12 @@ export class Departures {
   #resumesAt = 0;
   #announced: ReadonlyMap<string, Departure> = new Map();
   #cancel: (() => void) | undefined;
-  #gainedAt = -Infinity;
+  /** At first, nobody knows what has changed before. */
+  #gainedAt: number;
 
   constructor(options: DeparturesOptions) {
     this.#options = options;
+    this.#gainedAt = options.clock.now().getTime();
     const { nodes, informers } = options;
     this.#podsOn = informers.pods.store.index(({ spec }) => (spec.nodeName === undefined ? [] : [spec.nodeName]));
     this.#moving = informers.sandboxes.store.index(({ status }) =>
@@ -114,12 +114,13 @@ export class Departures {
     this.#listeners.push(listener);
   }
 
-  /** Calls `listener` with the Pods of a node that is about to end them, or no longer. */
+  /** Calls `listener` with the Pods of a node that is about to end them, or does not respond, or no longer. */
   onNode(listener: (pods: readonly Pod[]) => void): void {
+    const stateOf = (node: Node) => `${leavingNode(node).leaving} ${isNodeReady(node)}`;
     this.#options.nodes.store.subscribe((change) => {
       const { object } = change;
-      const before = change.type === "updated" ? leavingNode(change.previous) : { leaving: false };
-      if (before.leaving !== leavingNode(object).leaving) listener(this.#podsOn(object.metadata.name));
+      const before = change.type === "updated" ? stateOf(change.previous) : "false true";
+      if (before !== stateOf(object)) listener(this.#podsOn(object.metadata.name));
     });
   }
 
@@ -162,7 +163,12 @@ export class Departures {
   async of(sandbox: Sandbox, pod: Pod | undefined): Promise<Departure | undefined> {
     const key = keyOf(sandbox.metadata);
     // The cache may not show its capture yet.
-    if (isCaptured(sandbox)) return this.#resumesNow().get(key) ?? this.#resumesWith([sandbox]).get(key) ?? waits;
+    if (resumesInTurn(sandbox, pod))
+      return this.#resumesNow().get(key) ?? this.#resumesWith([sandbox]).get(key) ?? waits;
+    return this.#leave(sandbox, pod, key);
+  }
+
+  async #leave(sandbox: Sandbox, pod: Pod | undefined, key: string): Promise<Departure | undefined> {
     const leaving = this.leaves(pod);
     if (pod === undefined || !leaving.leaving) return undefined;
     const needsTarget = needsTargetOf(pod, leaving.cause);
@@ -246,7 +252,7 @@ export class Departures {
     return new Map(all.map(({ key, cause, mark }) => [key, { turn: "later", ...turns.get(key), cause, mark }]));
   }
 
-  /** Of the few captured sandboxes, so that no resume waits for a plan of moves. */
+  /** Of the few sandboxes that move, so that no resume waits for a plan of moves. */
   #resumesNow(): ReadonlyMap<string, Departure> {
     if (this.#resumes !== undefined && this.#now() < this.#resumesAt + validMilliseconds) return this.#resumes;
     this.#resumesAt = this.#now();
@@ -255,14 +261,14 @@ export class Departures {
   }
 
   #resumesWith(others: readonly Sandbox[]): ReadonlyMap<string, Departure> {
-    const now = this.#options.clock.now().getTime();
-    const all = [...this.#moving("moving").filter(isCaptured), ...others];
-    const captured = all.filter((one) => !awaitsNode(one, now, this.#gainedAt));
-    return planResumes({
-      captured: captured.map((sandbox) => orderOf(sandbox, this.#podOrLast(keyOf(sandbox.metadata)))),
-      moving: captured.length === 0 ? [] : this.#underWay(),
-      atOnce: this.#options.atOnce,
-    });
+    return turnsToResume({ ...this.#resuming(), moving: [...this.#moving("moving"), ...others] });
+  }
+
+  #resuming() {
+    const { informers, clock, atOnce } = this.#options;
+    const podOf = (key: string) => informers.pods.store.get(key);
+    const now = clock.now().getTime();
+    return { podOf, podOrLast: this.#podOrLast, now, gainedAt: this.#gainedAt, atOnce };
   }
 
   /** Candidates are those for which it is known what is free, whose volumes are known, and that have not just moved. */
@@ -303,17 +309,8 @@ export class Departures {
     return this.#options.clock.now().getTime() < Date.parse(time ?? "") + milliseconds;
   }
 
-  /** Without those that wait for a node or take too long. `pod`: what will be on another node. */
   #underWay(): (Moving & { pod?: Pod })[] {
-    const now = this.#options.clock.now().getTime();
-    const all = this.#moving("moving").filter((one) => takesTurn(one, now, this.#gainedAt));
-    return all.flatMap(({ metadata, status }) => {
-      const { phase, podInfo: { nodeName = "" } = {} } = status ?? {};
-      const moving = { namespace: metadata.namespace, nodeName, isResuming: phase === "Resuming" };
-      const pod = this.#podOrLast(keyOf(metadata));
-      if (pod === undefined || (moving.isResuming && pod.spec.nodeName !== undefined)) return [moving];
-      return moving.isResuming && unscheduledWords(pod) !== undefined ? [] : [{ ...moving, pod }];
-    });
+    return underWay({ ...this.#resuming(), moving: this.#moving("moving") });
   }
 
   #requestsOf(pod: Pod): Amounts {

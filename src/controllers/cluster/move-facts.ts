@@ -18,13 +18,14 @@ import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
+import { findCondition } from "../../kube/conditions.ts";
 import type { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { Change } from "../../kube/store.ts";
 import type { Node } from "../nodes/nodes.ts";
 import { isSavedFrom, isUnderWay } from "./pause-checkpoint.ts";
 import type { Candidate } from "./plan-moves.ts";
-import { isEnded, unscheduledWords } from "./pod-facts.ts";
+import { cellRuns, isEnded, unscheduledWords } from "./pod-facts.ts";
 import type { Informers } from "./resources.ts";
 
 /** A pause takes a sandbox from its user, so it waits for the end of a node that is only cordoned. */
@@ -84,7 +85,13 @@ const longestMoveMilliseconds = 300_000;
 export function takesTurn(sandbox: Sandbox, now: number, gainedAt: number): boolean {
   const { spec, status } = sandbox;
   const staysPaused = status?.phase === "Paused" && (spec.paused === true || awaitsNode(sandbox, now, gainedAt));
-  return !staysPaused && now < Date.parse(status?.ramet?.disruption?.at ?? "") + longestMoveMilliseconds;
+  return !staysPaused && now < begunAt(status) + longestMoveMilliseconds;
+}
+
+/** When it was captured, or when its resume began, which can be much later. */
+function begunAt(status: Sandbox["status"]): number {
+  const resumed = status?.phase === "Resuming" ? findCondition(status.conditions, "SandboxResumed") : undefined;
+  return Date.parse(resumed?.lastTransitionTime ?? status?.ramet?.disruption?.at ?? "");
 }
 
 /**
@@ -144,7 +151,7 @@ export function factsOfNode(node: Node): unknown[] {
 
 export function factsOfPod(pod: Pod): unknown[] {
   const { metadata, spec } = pod;
-  return [spec.nodeName, metadata.deletionTimestamp, isEnded(pod), unscheduledWords(pod) === undefined];
+  return [spec.nodeName, metadata.deletionTimestamp, isEnded(pod), unscheduledWords(pod) === undefined, cellRuns(pod)];
 }
 
 export function factsOfSandbox({ metadata, spec, status }: Sandbox): unknown[] {
@@ -156,6 +163,7 @@ export function factsOfSandbox({ metadata, spec, status }: Sandbox): unknown[] {
     podInfo?.nodeName,
     ramet?.disruption,
     ramet?.noTarget?.retryAt,
+    ramet?.startingPod?.podUID,
     spec.paused,
     isClaimed,
     metadata.deletionTimestamp,
@@ -186,10 +194,16 @@ export function placeOfMoving(
   return pod && { ...placementOf(pod, nodes.store.get(nodeName)?.metadata.labels ?? {}), cpuOf: nodeName };
 }
 
-/** The priority is that of its Pod. */
-export function orderOf({ metadata }: Sandbox, pod: Pod | undefined) {
+/** The priority is that of its Pod, or of its last one. */
+export function orderOf({ metadata, status }: Sandbox, pod: Pod | undefined) {
   const { namespace, creationTimestamp: createdAt } = metadata;
-  return { key: keyOf(metadata), namespace, priority: Number(pod?.spec["priority"] ?? 0), createdAt };
+  const priority = pod === undefined ? status?.ramet?.disruption?.priority : priorityOf(pod);
+  return { key: keyOf(metadata), namespace, priority: priority ?? 0, createdAt };
+}
+
+/** Undefined: 0. */
+export function priorityOf(pod: Pod | undefined): number | undefined {
+  return Number(pod?.spec["priority"] ?? 0) || undefined;
 }
 
 const RequestingPod = Pod.pick({ metadata: true, spec: true });

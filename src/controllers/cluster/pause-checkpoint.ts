@@ -119,9 +119,10 @@ export function lastRollback(status: Sandbox["status"]): string | undefined {
   return refused === true || checkpointId !== undefined ? before : request;
 }
 
-/** The latest comes first. */
+/** The latest comes first. They are taken one after the other, and the clocks of the nodes that took them can differ. */
 function byCapture(a: Checkpoint, b: Checkpoint): number {
-  return capturedAt(b) - capturedAt(a);
+  const at = ({ metadata }: Checkpoint) => Date.parse(metadata.creationTimestamp);
+  return at(b) - at(a) || capturedAt(b) - capturedAt(a);
 }
 
 export function capturedAt({ metadata, status }: Checkpoint): number {

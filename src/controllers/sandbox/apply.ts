@@ -2,7 +2,6 @@ import { cellPod } from "../../api/pod/cell-pod.ts";
 import { administratorsInterval, defaultDisruptionPolicy } from "../../api/pod/disruption.ts";
 import { filesOnlyPause } from "../../operations/pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import type { Pod } from "../../api/schema/pod.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
 import { fillClaimOf, type RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { defined } from "../../base/defined.ts";
@@ -53,7 +52,7 @@ export async function applyAction(
     case "createPod":
       return createPod(sandbox, action, dependencies);
     case "deletePod":
-      return deletePod(sandbox, action.pod, dependencies);
+      return deletePod(sandbox, action, dependencies);
     case "stopUnseen":
       stopUnseen(sandbox, action.target, dependencies);
       return;
@@ -85,9 +84,14 @@ function changeCheckpoint(
 }
 
 /** Tells the cell concurrently: it may learn that the end is intended before or after that begins. */
-async function deletePod(sandbox: Sandbox, pod: Pod, dependencies: SandboxDependencies): Promise<void> {
+async function deletePod(
+  sandbox: Sandbox,
+  { pod, isUnused = false }: Extract<SandboxAction, { do: "deletePod" }>,
+  dependencies: SandboxDependencies,
+): Promise<void> {
   for (const end of intendedEnd(pod)) callCell(sandbox, end, dependencies);
-  await dependencies.informers.pods.resource.delete(pod.metadata, { uid: pod.metadata.uid });
+  const { uid } = pod.metadata;
+  await dependencies.informers.pods.resource.delete(pod.metadata, { uid, ...(isUnused && { gracePeriodSeconds: 0 }) });
 }
 
 /** Repeated while the cell cannot be reached. Whatever else has its address by now cannot prove to be that cell. */

@@ -219,6 +219,9 @@ export function sandboxController(parts: ControllerParts): Controller {
   parts.departures.onChange((keys) => {
     for (const key of keys) requeues.enqueue(key);
   });
+  parts.departures.onNode((pods) => {
+    for (const { metadata } of pods) requeues.enqueue(keyOf(metadata));
+  });
   const dependencies: SandboxDependencies = {
     ...parts,
     statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),

@@ -75,6 +75,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     automatic: all.filter(isAutomatic),
     otherCheckpoint: otherCheckpoint(cache.checkpointsOf(keyOf(sandbox.metadata))),
     departure: await departureOf(sandbox, pod, dependencies),
+    isNodeSilent: pod !== undefined && formerPods.isSilent(pod),
     ...cellsOf(sandbox, { pod, pauseCheckpoint }, formerPods),
     removedStopped: new Set(
       (sandbox.status?.ramet?.removedPods ?? [])

@@ -314,6 +314,24 @@ describe("a sandbox that cannot be captured", () => {
     expect(crashed.status?.ramet?.disruption).toBeUndefined();
   });
 
+  it("is captured again after seconds, and on a node that does not respond after minutes", () => {
+    const completionTime = now.toISOString();
+    const failure = capture("Failed", undefined, {
+      completionTime,
+      ramet: { problems: { Ready: { code: "Unavailable", cause: "no answer" } } },
+    });
+    const after = (seconds: number, isNodeSilent: boolean) =>
+      done({
+        sandbox: sandbox({ ramet: underWay() }),
+        pauseCheckpoint: failure,
+        isNodeSilent,
+        now: new Date(now.getTime() + seconds * 1_000),
+      });
+    expect(after(11, false)).toEqual(["deleteCheckpoint"]);
+    expect(after(299, true)).toEqual([]);
+    expect(after(300, true)).toEqual(["deleteCheckpoint"]);
+  });
+
   it("is lost if its checkpoint cannot be created, and its cell ends it", () => {
     const forbidden = new RametError("Forbidden", "the namespace t is being terminated");
     const state = stateOf({});
@@ -394,6 +412,13 @@ describe("a running sandbox whose node leaves", () => {
     const waiting = plan({ pod: runs, departure: { ...leaves, turn: "later" } });
     expect(waiting).toMatchObject({ actions: [], requeueAfterMilliseconds: 30_000 });
     expect(waiting.status?.ramet).toBeUndefined();
+  });
+
+  it("waits for a rollback that is pending, unless its Pod is ended", () => {
+    const request = { to: "c", digest: "d" };
+    const rollback = { request, origin: { kind: "waiting", message: "not yet" }, needsNewPod: false } as const;
+    expect(done({ pod: runs, departure: { ...leaves, turn: "now" }, rollback })).toEqual([]);
+    expect(done({ rollback })).toEqual(["createPauseCheckpoint"]);
   });
 
   it("is captured to the end although its node stays after all", () => {

@@ -12,6 +12,7 @@ import type { Transition } from "../../kube/events.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Departure } from "../cluster/departures.ts";
+import { priorityOf } from "../cluster/move-facts.ts";
 import { disruptionCheckpointName, isSavedFrom, isUnderWay } from "../cluster/pause-checkpoint.ts";
 import { causeOfUncaptured, cellRuns, disruptionCause, isDisrupted, isEnded } from "../cluster/pod-facts.ts";
 import { pauseWithoutTimers, planLost, withRemovedPods } from "./plan-lost.ts";
@@ -57,7 +58,7 @@ function disruptionUnderWay(state: SandboxState): Disruption | undefined {
   const outcome = disruptionPolicyOf(pod) === "Pause" ? "Pausing" : "Migrating";
   const { nodeName } = pod.spec;
   const { uid: podUID } = pod.metadata;
-  const begun = { cause, at: now.toISOString(), outcome, podUID, ...defined({ nodeName }) };
+  const begun = { cause, at: now.toISOString(), outcome, podUID, ...defined({ nodeName, priority: priorityOf(pod) }) };
   return { ...begun, ...failuresBefore(recorded, begun) };
 }
 
@@ -74,7 +75,8 @@ function beginning(state: SandboxState, pod: Pod): DisruptionCause | undefined {
   const isCurrent = uid === (sandbox.status?.podInfo?.podUID ?? uid);
   if (!isCurrent || isEnded(pod) || !isSavedFrom(sandbox, pod)) return undefined;
   if (isDisrupted(pod) && !isIgnored(sandbox, pod)) return disruptionCause(pod);
-  return departure?.turn === "now" ? departure.cause : undefined;
+  // A rollback that is pending comes first: the capture would make it fail.
+  return departure?.turn === "now" && state.rollback === undefined ? departure.cause : undefined;
 }
 
 /** Its capture has failed, and nobody deletes the Pod: it is only repeated if its node leaves. */
@@ -202,7 +204,8 @@ interface FailedCapture {
 /** The next checkpoint has the name of the failed one, so it is taken when that one is gone. The Pod's end is the limit. */
 function again(state: SandboxState, disruption: Disruption, { checkpoint, pod, why }: FailedCapture): SandboxPlan {
   const endedAt = Date.parse(checkpoint.status?.completionTime ?? checkpoint.metadata.creationTimestamp);
-  const leftMilliseconds = endedAt + pauseAfter(endedAt, pod) - state.now.getTime();
+  const pause = state.isNodeSilent === true ? silentMilliseconds : pauseAfter(endedAt, pod);
+  const leftMilliseconds = endedAt + pause - state.now.getTime();
   const status = held(state, { ...disruption, problem: why }, `The capture is repeated: ${why.cause}`);
   if (leftMilliseconds > 0) return { actions: [], status, requeueAfterMilliseconds: leftMilliseconds };
   return { actions: [{ do: "deleteCheckpoint", checkpoint }], status };
@@ -217,6 +220,8 @@ function pauseAfter(
   return Math.min(Math.max(sinceDeletion / 4, leastAgainMilliseconds), mostAgainMilliseconds);
 }
 
+/** Its cell may respond nevertheless. When the node is back, the sandbox is planned again, and held for as long as before. */
+const silentMilliseconds = 300_000;
 const leastAgainMilliseconds = 1_000;
 const mostAgainMilliseconds = 10_000;
 

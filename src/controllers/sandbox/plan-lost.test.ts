@@ -363,6 +363,19 @@ it("continues if the checkpoint of its disruption cannot be created", () => {
   expect(status).toMatchObject({ phase: "Paused", ramet: { disruption: { outcome: "Restoring" }, removedPods: [{}] } });
 });
 
+it("continues from the checkpoint that was taken last, also if the clock of an earlier node was ahead", () => {
+  const taken = (name: string, createdAt: string, cutAt: string) => {
+    const one = auto(name, { cutAt });
+    return { ...one, metadata: { ...one.metadata, creationTimestamp: createdAt } };
+  };
+  const automatic = [
+    taken("earlier", "2030-01-01T11:00:00Z", "2030-01-01T11:59:00Z"),
+    taken("later", "2030-01-01T11:10:00Z", "2030-01-01T11:10:01Z"),
+  ];
+  const { status } = plan({ sandbox: sandbox(), pod: undefined, automatic });
+  expect(status?.ramet?.disruption?.checkpoint).toBe("later");
+});
+
 describe("the automatic checkpoints of a sandbox of which none are taken", () => {
   const at = (minute: number) => `2030-01-01T12:0${minute}:00.000Z`;
   const own = [1, 2, 3, 4].map((minute) => auto(`auto-${minute}`, { cutAt: at(minute) }));

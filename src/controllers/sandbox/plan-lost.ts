@@ -7,6 +7,7 @@ import { hasHardEnd } from "../../api/state/sandbox.ts";
 import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { soonest } from "../../kube/controller.ts";
+import { priorityOf } from "../cluster/move-facts.ts";
 import { capturedAt, lastAutomatic } from "../cluster/pause-checkpoint.ts";
 import {
   causeOfEnd,
@@ -92,7 +93,7 @@ function planContinued(
     cause,
     at,
     outcome: isKept ? "Paused" : "Restoring",
-    ...defined({ podUID: sandbox.status?.podInfo?.podUID }),
+    ...defined({ podUID: sandbox.status?.podInfo?.podUID, priority: priorityOf(pod) }),
     checkpoint: name,
     savedAt: cutAt,
     attempts,

@@ -194,3 +194,39 @@ it("looks up a rollback of a resume only while it waits for its image", async ()
     origin: { kind: "impossible", error: { code: "InvalidArgument" } },
   });
 });
+
+it("ends a move if its user pauses it meanwhile, so that a later resume is none", () => {
+  const disruption = { cause: "Evicted", at: startedAt.toISOString(), outcome: "Migrating", podUID: "old" };
+  const noTarget = { cause: "Evicted", at: startedAt.toISOString(), message: "none" };
+  const status = { phase: "Paused", ramet: { disruption, noTarget, generation: 1 } };
+  const planned = planSandbox(resume({ pod: undefined, status, parts: { spec: { paused: true } } }));
+  expect(planned.status?.ramet).toEqual({ disruption: { ...disruption, outcome: "Paused" }, generation: 1 });
+});
+
+it("creates another Pod if the node stopped responding before it had run what is restored", () => {
+  const source = { name: { namespace: "t", checkpointId: "c" }, parts: [{ contents: ["memory", "filesystem"] }] };
+  const origin = { kind: "checkpoint", source } as unknown as SandboxState["origin"];
+  const scheduled = (parts: { status?: object; metadata?: object } = {}) =>
+    pod({ phase: "Pending", ...parts.status }, { uid: "next", ...parts.metadata });
+  const planFor = (its: Pod, more: Partial<SandboxState> = {}) =>
+    planStart({ ...resume({ pod: its, origin }), isNodeSilent: true, ...more }).actions;
+  const replaced = [{ do: "deletePod", isUnused: true }];
+  expect(planFor(scheduled())).toMatchObject(replaced);
+  expect(planFor(scheduled({ metadata: { deletionTimestamp: startedAt.toISOString() } }))).toMatchObject(replaced);
+  expect(planFor(scheduled(), { isNodeSilent: false })).toEqual([]);
+  // Something may run there.
+  const cell = { podUID: "next", podIP: "10.0.0.1", cellKey: "k" };
+  expect(planFor(scheduled(), { startingCell: cell })).toEqual([]);
+  expect(planFor(scheduled({ status: { podIP: "10.0.0.1" } }))).toEqual([]);
+  expect(planFor(scheduled(), { origin: { kind: "new" } })).toEqual([]);
+  const recorded = resume({ pod: scheduled(), origin, status: { ramet: { startingPod: cell } } });
+  expect(planStart({ ...recorded, isNodeSilent: true }).actions).toEqual([]);
+});
+
+it("waits for its turn to be restored", () => {
+  const source = { name: { namespace: "t", checkpointId: "c" }, parts: [{ contents: ["memory", "filesystem"] }] };
+  const origin = { kind: "checkpoint", source } as unknown as SandboxState["origin"];
+  const planFor = (turn: "now" | "later") => planStart({ ...resume({ pod: pod(), origin }), departure: { turn } });
+  expect(planFor("later")).toMatchObject({ actions: [], requeueAfterMilliseconds: 5_000 });
+  expect(planFor("now").actions).toMatchObject([{ do: "startSandbox" }]);
+});

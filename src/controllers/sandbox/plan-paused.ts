@@ -7,7 +7,7 @@ import type { Condition } from "../../api/schema/metadata.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { surplusOf } from "../cluster/pause-checkpoint.ts";
+import { isUnderWay, surplusOf } from "../cluster/pause-checkpoint.ts";
 import { causeOfEndedStart, endProblem, isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
 import { awaitsRetry, isPassing, isResume } from "./rollback.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
@@ -36,15 +36,15 @@ export function planPaused(state: SandboxState): SandboxPlan {
   if (isResumed) return { actions: tidyUp, requeueAfterMilliseconds: 15_000 };
   return {
     actions: tidyUp,
-    status: withoutNoTarget(changed(state, "Paused", { conditions: [completed], drop: ["Ready"] })),
+    status: withoutMove(changed(state, "Paused", { conditions: [completed], drop: ["Ready"] })),
   };
 }
 
-/** A pause that was requested does not wait for a node any more. */
-function withoutNoTarget(status: SandboxStatus): SandboxStatus {
-  if (status.ramet?.noTarget === undefined) return status;
-  const { noTarget: _, ...ramet } = status.ramet;
-  return { ...status, ramet };
+/** A pause that was requested ends a move: it does not wait for a node any more, and a later resume is none. */
+function withoutMove(status: SandboxStatus): SandboxStatus {
+  const { noTarget: _, disruption, ...ramet } = status.ramet ?? {};
+  const ended = disruption && isUnderWay(disruption) ? { ...disruption, outcome: "Paused" } : disruption;
+  return { ...status, ...(status.ramet && { ramet: { ...ramet, ...defined({ disruption: ended }) } }) };
 }
 
 /**

@@ -141,14 +141,16 @@ function withCreation({ state }: Planned, plan: SandboxPlan, name: string): Sand
 }
 
 /** The time from which the next one follows: the last one, or the start of the sandbox. */
-function baseOf({ sandbox, automatic = [] }: SandboxState, { metadata }: Pod): number {
+function baseOf({ sandbox, automatic = [], now }: SandboxState, { metadata }: Pod): number {
   const times = [
     metadata.creationTimestamp,
     sandbox.metadata.annotations?.[annotations.claimTimestamp],
     sandbox.status?.ramet?.automatic?.at,
   ].map((time) => Date.parse(time ?? ""));
   const saved = lastAutomatic(sandbox, automatic);
-  return Math.max(...times.filter((time) => !Number.isNaN(time)), saved === undefined ? 0 : capturedAt(saved));
+  // The clock of a node can be ahead.
+  const savedAt = saved === undefined ? 0 : Math.min(capturedAt(saved), now.getTime());
+  return Math.max(...times.filter((time) => !Number.isNaN(time)), savedAt);
 }
 
 /** Sandboxes that started together are captured at different times, and drift apart. After failures the pauses grow. */

@@ -32,11 +32,32 @@ export function planStart(state: SandboxState): SandboxPlan {
     return { actions: [], status: lacking(state, "PodCreateFailed", template.problem) };
   }
   if (pod === undefined) return planPod(state, template);
+  if (isStranded(state, pod)) return planStranded(pod);
   if (pod.metadata.deletionTimestamp !== undefined) {
     return { ...planDeleting(state, pod), actions: intendedEnd(pod) };
   }
   const plan = planInPod(state, template, pod);
   return { ...plan, actions: [...finalizer(state, template), ...plan.actions] };
+}
+
+/**
+ * Whether the node does not respond since before it has run the Pod of what is restored. Such a cell waits, and gets nothing from a
+ * controller that has not recorded that before, so nothing ever runs in it.
+ */
+function isStranded({ isNodeSilent, origin, sandbox, startingCell }: SandboxState, { metadata, status }: Pod): boolean {
+  const isRestored = origin.kind === "checkpoint" && startsSandbox(origin.source.parts);
+  const given = [startingCell, sandbox.status?.ramet?.startingPod].map((cell) => cell?.podUID);
+  return isNodeSilent === true && isRestored && status?.podIP === undefined && !given.includes(metadata.uid);
+}
+
+/** A node that comes back finds that the Pod does not exist any more. */
+function planStranded(pod: Pod): SandboxPlan {
+  const { name } = pod.metadata;
+  const note = `The node ${pod.spec.nodeName ?? ""} does not respond, and the Pod ${name} has not run there: another one is created`;
+  return {
+    actions: [{ do: "deletePod", pod, isUnused: true }],
+    transitions: [{ type: "Warning", reason: "NodeNotReady", action: "CreatePod", note }],
+  };
 }
 
 /** A node that is gone never confirms the end of its Pods, and the next one has the same name. */
@@ -203,9 +224,11 @@ export function hiddenFiles(origin: Origin | undefined): Pick<SandboxPlan, "tran
 }
 
 function planContents(state: SandboxState, template: PodTemplateSpec, pod: Pod): SandboxPlan {
-  const { origin } = state;
+  const { origin, departure } = state;
   if (origin.kind === "impossible") return { actions: [], status: failed(state, origin.error) };
   if (origin.kind === "waiting") return slowly(state, origin.message);
+  if (departure?.turn === "later")
+    return { ...slowly(state, "Waiting for the restores of other sandboxes"), requeueAfterMilliseconds: 5_000 };
   const source = origin.kind === "checkpoint" ? origin.source : undefined;
   return { actions: [{ do: "startSandbox", pod, template, source }] };
 }

@@ -49,6 +49,8 @@ export interface SandboxState extends CellCallStates {
   stoppedBy: string | undefined;
   /** Why and when the sandbox leaves its node, or resumes after that. Absent: neither. */
   departure?: Departure | undefined;
+  /** Whether the node of its Pod does not respond. @default no */
+  isNodeSilent?: boolean;
   /** Whether its Pod waits for a node because it avoids one that stays after all. @default no */
   avoidsInVain?: boolean;
   /** Why no node can take the Pod that continues it, however long that waits. Absent: a node may. */
@@ -158,7 +160,8 @@ export type SandboxAction =
       image: ResolvedImage | RametError | undefined;
       avoided: CpuPlan["avoided"];
     }
-  | { do: "deletePod"; pod: Pod }
+  /** `isUnused`: nothing runs in it, so its node need not confirm its end. */
+  | { do: "deletePod"; pod: Pod; isUnused?: boolean }
   /** Nobody captures the sandbox before its Pod ends. */
   | { do: "intendEnd"; pod: Pod }
   | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: RestoreSource | undefined }
