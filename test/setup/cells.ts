@@ -58,10 +58,14 @@ export class Cells {
   async checkpoint(
     cell: RunningCell,
     checkpointId: string,
-    { contents = both, keepRunning = true }: { contents?: Contents; keepRunning?: boolean } = {},
+    {
+      contents = both,
+      keepRunning = true,
+      asLayer,
+    }: { contents?: Contents; keepRunning?: boolean; asLayer?: true } = {},
   ): Promise<CheckpointResult> {
     const grant = await this.writeGrant(checkpointId);
-    return this.client.checkpoint(cell.address, { grant, contents, keepRunning });
+    return this.client.checkpoint(cell.address, { grant, contents, keepRunning, ...(asLayer && { asLayer }) });
   }
 
   writeGrant(checkpointId: string): Promise<Grant> {

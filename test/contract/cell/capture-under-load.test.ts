@@ -59,20 +59,20 @@ async function rows(cell: RunningCell): Promise<number[]> {
   return (await cells.python(cell, reader)).split("\n").map(Number);
 }
 
-it.each<[string, Contents]>([
+it.each<[string, Contents, true?]>([
   ["files", ["filesystem"]],
-  ["memory and files", both],
+  ["files-as-layer", ["filesystem"], true],
+  ["memory-and-files", both],
 ])(
   "captures %s of a program that keeps writing, with databases that are consistent in each clone",
-  async (_, contents) => {
-    const kind = contents.length === 1 ? "files" : "memory";
+  async (kind, contents, asLayer) => {
     const container = { command: ["python3", "-c", writer] };
     const cell = await cells.boot({ name: kind, container });
     await expect.poll(async () => (await rows(cell)).every((count) => count > 0)).toBe(true);
     for (const round of [1, 2, 3]) {
       const before = await rows(cell);
       const checkpointId = `${kind}-${round}`;
-      const { manifestDigest } = await cells.checkpoint(cell, checkpointId, { contents });
+      const { manifestDigest } = await cells.checkpoint(cell, checkpointId, { contents, ...(asLayer && { asLayer }) });
       const after = await rows(cell);
       // Files alone start under another template, whose program changes no database.
       const template = contents.length === 1 ? { command: ["sleep", "infinity"] } : container;

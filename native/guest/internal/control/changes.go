@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,6 +70,12 @@ func (s *Server) changes(w http.ResponseWriter, r *http.Request) {
 	most, err := strconv.ParseInt(cmp.Or(r.URL.Query().Get("most"), "0"), 10, 64)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "InvalidArgument", "most is not a number of bytes")
+		return
+	}
+	resume, err := stopOthers(r.Context(), filepath.Join(s.Root, "/proc"))
+	defer resume()
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, "Internal", "stopping the programs failed: "+err.Error())
 		return
 	}
 	syscall.Sync()

@@ -81,7 +81,7 @@ type directory struct {
 	written bool
 }
 
-// Write writes the changes since base. Files that programs change meanwhile have their old or their new content.
+// Write writes the changes since base. No program runs meanwhile.
 func Write(to io.Writer, base Base, options Options) (Counts, error) {
 	w := &writer{Options: options, base: base, out: tar.NewWriter(to), links: map[inode]string{}, buffer: make([]byte, 256<<10)}
 	if _, err := lstat(w.Root); err != nil {
