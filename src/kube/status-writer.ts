@@ -43,7 +43,8 @@ export class StatusWriter<T extends WithStatus> {
    *
    * @param object from an informer or the API server, with the observed generation
    * @param options.unlessChanged labels on which the status depends; one that is missing may appear
-   * @throws RametError `NotFound` or `Conflict` if the object was deleted, even if another one has its name, or a label was changed
+   * @throws RametError `NotFound` or `Conflict` if the object was deleted, even if another one has its name, or a label was changed; or if
+   *   its phase or its Pod was: a process that does not lead any more may write late
    */
   async write(object: T, status: NonNullable<T["status"]>, options: WriteOptions = {}): Promise<T> {
     const seen = this.latest(object);
@@ -66,6 +67,7 @@ export class StatusWriter<T extends WithStatus> {
     // A merge patch cannot guard the UID: in one for a custom resource's status, the API server reads only the status.
     const guards = [
       { op: "test" as const, path: "/metadata/uid", value: uid },
+      ...foundIn(object).map(({ path, value }) => ({ op: "test" as const, path, value })),
       ...unlessChanged.flatMap((label) => {
         const value = labels[label];
         return value === undefined ? [] : [{ op: "test" as const, path: pointerTo("/metadata/labels", label), value }];
@@ -78,11 +80,10 @@ export class StatusWriter<T extends WithStatus> {
       });
     } catch (error) {
       if (apiStatusOf(error)?.httpStatus !== 422) throw error;
-      const { metadata: now } = await this.#resource.get(object.metadata, call);
-      const changed = unlessChanged.find((label) => now.labels?.[label] !== labels[label]);
-      if (now.uid === uid && changed === undefined) throw error;
+      const now = await this.#resource.get(object.metadata, call);
+      const why = whyRefused(object, now, unlessChanged);
+      if (why === undefined) throw error;
       const what = `Writing the status of ${this.#resource.ref.kind} ${keyOf(object.metadata)} failed`;
-      const why = now.uid === uid ? `its label ${changed} was changed` : "it was deleted, and another one has its name";
       throw new RametError("Conflict", `${what}: ${why}`, { cause: error });
     }
   }
@@ -101,6 +102,24 @@ export class StatusWriter<T extends WithStatus> {
       this.#settled.delete(oldest);
     }
   }
+}
+
+function whyRefused(object: WithStatus, now: WithStatus, unlessChanged: readonly string[]): string | undefined {
+  const { metadata } = object;
+  if (now.metadata.uid !== metadata.uid) return "it was deleted, and another one has its name";
+  const label = unlessChanged.find((one) => now.metadata.labels?.[one] !== metadata.labels?.[one]);
+  if (label !== undefined) return `its label ${label} was changed`;
+  return isDeepStrictEqual(foundIn(now), foundIn(object)) ? undefined : "its phase or its Pod was changed";
+}
+
+/** What an object must still have when a status is written that was made from it. The API server takes null for a missing field. */
+function foundIn({ status }: WithStatus): { path: string; value: unknown }[] {
+  if (status === undefined) return [{ path: "/status", value: null }];
+  const { phase, podInfo } = status as { phase?: unknown; podInfo?: { podUID?: unknown } };
+  return [
+    { path: "/status/phase", value: phase },
+    { path: "/status/podInfo/podUID", value: podInfo?.podUID },
+  ].filter(({ value }) => value !== undefined);
 }
 
 /** A JSON pointer (RFC 6901). */

@@ -230,3 +230,24 @@ it("waits for its turn to be restored", () => {
   expect(planFor("later")).toMatchObject({ actions: [], requeueAfterMilliseconds: 5_000 });
   expect(planFor("now").actions).toMatchObject([{ do: "startSandbox" }]);
 });
+
+it("asks about a sandbox that its cell has got, although others end its Pod, so that it is captured and not started again", () => {
+  const annotated = { annotations: { [annotations.onDisruption]: "Migrate" } };
+  const ending = { uid: "next", deletionTimestamp: startedAt.toISOString(), ...annotated };
+  const its = (status?: object) => pod(status, ending);
+  const cell = { podUID: "next", podIP: "127.0.0.1", cellKey: "k" };
+  const given = { status: { ramet: { startingPod: cell } } };
+  const source = { name: { namespace: "t", checkpointId: "c" }, parts: [{ contents: ["memory", "filesystem"] }] };
+  const origin = { kind: "checkpoint", source } as unknown as SandboxState["origin"];
+  const planFor = (parts: Partial<Resume>) => planStart(resume({ pod: its(), origin, ...given, ...parts }));
+  // Another process led when it was given.
+  expect(planFor({}).actions).toMatchObject([{ do: "startSandbox" }]);
+  const done = { state: "done", value: { generation: 2, phases: {} } } as SandboxState["start"];
+  expect(planFor({ start: done })).toMatchObject({ actions: [], status: { phase: "Running" } });
+  const intended = [{ do: "intendEnd" }];
+  expect(planFor({ start: refused("EngineFailed") }).actions).toMatchObject(intended);
+  expect(planFor({ status: {} }).actions).toMatchObject(intended);
+  expect(planFor({ pod: its({ phase: "Failed" }) }).actions).toEqual([]);
+  const ends = { ...ending, annotations: { [annotations.onDisruption]: "End" } };
+  expect(planFor({ pod: pod(undefined, ends) }).actions).toEqual([]);
+});

@@ -9,6 +9,7 @@ import { startsSandbox } from "../../backends/checkpoint-parts.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { hasSystemCode, RametError, resultOrError } from "../../base/errors.ts";
+import { isSavedFrom } from "../cluster/pause-checkpoint.ts";
 import { cellRuns, isEnded, pullProblem, startProblem } from "../cluster/pod-facts.ts";
 import type { Origin } from "../origin/origin.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
@@ -33,7 +34,7 @@ export function planStart(state: SandboxState): SandboxPlan {
   }
   if (pod === undefined) return planPod(state, template);
   if (isStranded(state, pod)) return planStranded(pod);
-  if (pod.metadata.deletionTimestamp !== undefined) {
+  if (pod.metadata.deletionTimestamp !== undefined && !mayHaveStarted(state, pod)) {
     return { ...planDeleting(state, pod), actions: intendedEnd(pod) };
   }
   const plan = planInPod(state, template, pod);
@@ -41,13 +42,26 @@ export function planStart(state: SandboxState): SandboxPlan {
 }
 
 /**
+ * Whether others end the Pod of a sandbox that its cell has got, from this process or from the one that led before: its program may run, so
+ * the sandbox is asked about, and then captured like any other. The cell holds the end for that.
+ */
+function mayHaveStarted(state: SandboxState, pod: Pod): boolean {
+  const isHeld = isSavedFrom(state.sandbox, pod) && cellRuns(pod) && !isEnded(pod);
+  return isHeld && isGiven(state, pod) && state.start?.state !== "failed";
+}
+
+function isGiven({ sandbox, startingCell }: SandboxState, { metadata }: Pod): boolean {
+  return [startingCell, sandbox.status?.ramet?.startingPod].some((cell) => cell?.podUID === metadata.uid);
+}
+
+/**
  * Whether the node does not respond since before it has run the Pod of what is restored. Such a cell waits, and gets nothing from a
  * controller that has not recorded that before, so nothing ever runs in it.
  */
-function isStranded({ isNodeSilent, origin, sandbox, startingCell }: SandboxState, { metadata, status }: Pod): boolean {
+function isStranded(state: SandboxState, pod: Pod): boolean {
+  const { isNodeSilent, origin } = state;
   const isRestored = origin.kind === "checkpoint" && startsSandbox(origin.source.parts);
-  const given = [startingCell, sandbox.status?.ramet?.startingPod].map((cell) => cell?.podUID);
-  return isNodeSilent === true && isRestored && status?.podIP === undefined && !given.includes(metadata.uid);
+  return isNodeSilent === true && isRestored && pod.status?.podIP === undefined && !isGiven(state, pod);
 }
 
 /** A node that comes back finds that the Pod does not exist any more. */

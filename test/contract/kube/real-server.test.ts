@@ -244,6 +244,21 @@ describe("StatusWriter on a custom resource", () => {
     expect(await plants.get({ name: "p" })).not.toHaveProperty("status");
   });
 
+  it("writes nothing late, from an object that another writer has continued from", async () => {
+    const plants = client.resource(plantsRef, (value) => value as WithStatus);
+    const seen = await plants.create(plant("late"));
+    const [early, late] = [new StatusWriter(plants), new StatusWriter(plants)];
+    const begun = await early.write(seen, { phase: "Growing", message: "It grows." });
+    expect(await errorOf(late.write(seen, { phase: "Dead" }))).toMatchObject({ code: "Conflict" });
+    // A message decides nothing.
+    await early.write(begun, { phase: "Growing", message: "It still grows." });
+    await late.write(begun, { phase: "Grown", message: "It grows." });
+    const conflict = await errorOf(early.write(begun, { phase: "Dead" }));
+    expect(conflict).toMatchObject({ code: "Conflict" });
+    expect(String(conflict)).toContain("its phase or its Pod was changed");
+    expect((await plants.get({ name: "late" })).status).toEqual({ phase: "Grown", message: "It still grows." });
+  });
+
   it("writes nothing if a label on which the status depends was changed", async () => {
     const plants = client.resource(plantsRef, (value) => value as WithStatus);
     const label = "test.ramet.dev/owned";

@@ -290,7 +290,7 @@ function jsonPatched(known: StandInObject, patch: JsonPatchOperation[]): StandIn
     const fields = path.split("/").slice(1);
     const last = fields.pop() ?? "";
     const parent = fields.reduce<Record<string, unknown>>((at, field) => (at[field] ?? {}) as typeof at, result);
-    if (op === "test" && parent[last] !== value) return undefined;
+    if (op === "test" && (parent[last] ?? null) !== value) return undefined;
     if (op === "remove" && !Reflect.deleteProperty(parent, last)) return undefined;
     if (op === "add" || op === "replace") parent[last] = value;
   }
