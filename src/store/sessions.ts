@@ -76,6 +76,8 @@ export interface SharedEntry {
   /** A kind and 64 hex digits. Equal names have equal content. */
   name: string;
   sizeBytes: number;
+  /** What `fill` takes of the disk in addition, until it ends. @default 0 */
+  scratchBytes?: number;
   /** @default the directory is provided only if another cell has filled it */
   fill?: (directory: string) => Promise<void>;
   /** Whether the content is as `fill` left it. */

@@ -104,6 +104,8 @@ function sharedLayer(ref: LayerRef): SharedEntry {
   return {
     name: `layer-${ref.manifestDigest.slice("sha256:".length)}`,
     sizeBytes: ref.sizeBytes,
+    // Its tar, which is downloaded first.
+    scratchBytes: ref.sizeBytes,
     isIntact: (directory) =>
       lstat(layerPath(ref, { layers: directory })).then(
         (found) => found.isDirectory(),

@@ -117,13 +117,9 @@ export class NodeCache implements SharedFiles {
       const found = await this.#find(path, entry);
       if (found !== undefined) return found;
       // What is here is damaged.
-      const why = (await this.#discard(path)) ? await this.#makeRoom(path, sizeBytes) : besideOthers;
+      const why = (await this.#discard(path)) ? await this.#makeRoom(path, entry) : besideOthers;
       if (why !== undefined) throw new RametError("StoreFull", why);
-      await fill(draft).catch(async (error: unknown) => {
-        const isHere = (await ifPresent(lstat(draft))) !== undefined;
-        await this.#removeTree(draft).catch(() => undefined);
-        throw isHere && !isOfNode(error) ? new Unfilled("an entry was not filled", { cause: error }) : error;
-      });
+      await this.#fill(draft, fill);
       await rename(draft, path);
       return await this.#find(path, entry);
     } finally {
@@ -132,24 +128,40 @@ export class NodeCache implements SharedFiles {
     }
   }
 
+  /** Other namespaces, and small files, can have taken what was free before. @throws RametError `StoreFull` */
+  async #fill(draft: string, fill: NonNullable<SharedEntry["fill"]>): Promise<void> {
+    await fill(draft).catch(async (error: unknown) => {
+      const isHere = (await ifPresent(lstat(draft))) !== undefined;
+      await this.#removeTree(draft).catch(() => undefined);
+      throw isHere && !isOfNode(error) ? new Unfilled("an entry was not filled", { cause: error }) : error;
+    });
+    const why = await this.#lacking(0);
+    if (why === undefined) return;
+    await this.#removeTree(draft);
+    throw new RametError("StoreFull", why);
+  }
+
   /**
    * Removes what no cell uses, least recently used first, until an entry fits, and creates its draft, which counts from now on.
    * @returns why it does not fit
    */
-  async #makeRoom(path: string, sizeBytes: number): Promise<string | undefined> {
-    const [root, directory] = [dirname(path), this.#options.paths.nodeCache];
+  async #makeRoom(path: string, entry: SharedEntry): Promise<string | undefined> {
+    const root = dirname(path);
+    // It can take long, and no cell needs to wait for it.
+    this.#removeFormer(basename(root)).catch((error: unknown) => {
+      const { message } = RametError.from(error);
+      this.#options.report("what the node's cache has from before its last start cannot be removed", { message });
+    });
     const lock = await this.#lockFile(join(root, "room"), "exclusive");
     try {
-      for (const name of await readdir(directory))
-        if (name !== basename(root)) await this.#removeTree(join(directory, name));
-      if (sizeBytes > this.#options.sizeBytes) return besideOthers;
+      if (entry.sizeBytes > this.#options.sizeBytes) return besideOthers;
       let left = await entriesIn(root);
-      let why = await this.#excess(left, sizeBytes);
+      let why = await this.#excess(left, entry);
       for (const one of left) {
         if (why === undefined) break;
         if (!(await this.#remove(one.path))) continue;
         left = left.filter((other) => other !== one);
-        why = await this.#excess(left, sizeBytes);
+        why = await this.#excess(left, entry);
       }
       if (why === undefined) await mkdir(`${path}.draft`, { mode: 0o700 });
       return why;
@@ -158,17 +170,32 @@ export class NodeCache implements SharedFiles {
     }
   }
 
+  async #removeFormer(bootId: string): Promise<void> {
+    const directory = this.#options.paths.nodeCache;
+    const former = (await readdir(directory)).filter((name) => name !== bootId);
+    for (const name of former) await this.#removeTree(join(directory, name));
+  }
+
   /**
    * Why an entry does not fit, by the declared sizes of all: small files take more, other namespaces use the disk too, and what other cells
    * are making does not take its space yet.
    */
-  async #excess(others: readonly Stored[], sizeBytes: number): Promise<string | undefined> {
-    const { sizeBytes: mostBytes, paths, freeShare: share = freeShare } = this.#options;
-    const withEntry = (all: readonly Stored[]): number => all.reduce((sum, one) => sum + one.sizeBytes, sizeBytes);
-    if (withEntry(others) > mostBytes) return besideOthers;
-    const { bavail, blocks, bsize } = await statfs(paths.nodeCache);
-    if (bavail * bsize - withEntry(others.filter(({ isDraft }) => isDraft)) >= blocks * bsize * share) return undefined;
-    return `with the entry, less than ${100 * share} % of the node's disk would be free`;
+  async #excess(others: readonly Stored[], { sizeBytes, scratchBytes = 0 }: SharedEntry): Promise<string | undefined> {
+    const sizeOf = (all: readonly Stored[]): number => all.reduce((sum, one) => sum + one.sizeBytes, sizeBytes);
+    if (sizeOf(others) > this.#options.sizeBytes) return besideOthers;
+    return this.#lacking(sizeOf(others.filter(({ isDraft }) => isDraft)) + scratchBytes);
+  }
+
+  /** Why the disk has no room for so many bytes, or has too few files left. */
+  async #lacking(bytes: number): Promise<string | undefined> {
+    const { paths, freeShare: share = freeShare } = this.#options;
+    const { bavail, blocks, bsize, ffree, files } = await statfs(paths.nodeCache);
+    const isFree = bavail * bsize - bytes >= blocks * bsize * share;
+    // Some file systems have no number of files.
+    const hasFiles = files === 0 || ffree >= files * share;
+    return isFree && hasFiles
+      ? undefined
+      : `with the entry, less than ${100 * share} % of the node's disk would be free`;
   }
 
   /** Removes an entry unless a cell makes or uses it. The others can make room for one that cannot be removed. */

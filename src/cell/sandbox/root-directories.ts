@@ -164,7 +164,10 @@ async function removeMounts(own: string, mounted: readonly string[]): Promise<vo
 const mountTimeoutMilliseconds = 10_000;
 
 async function mount(args: readonly string[]): Promise<void> {
-  const { code, stderr } = await runProgram({ program: "mount", args, timeoutMilliseconds: mountTimeoutMilliseconds });
+  // Without that, util-linux 2.39 and newer pass each option to fsconfig(2), which takes at most 255 bytes: the paths of two layers have more.
+  const environment = { LIBMOUNT_FORCE_MOUNT2: "always" };
+  const timeoutMilliseconds = mountTimeoutMilliseconds;
+  const { code, stderr } = await runProgram({ program: "mount", args, environment, timeoutMilliseconds });
   if (code === 0) return;
   throw new RametError("HostUnsupported", `mounting the sandbox's root failed: ${stderr.trim()}`, {
     hint: "Use kernel 5.11 or newer with overlayfs; in a Pod, also the SYS_ADMIN capability and no default AppArmor profile",

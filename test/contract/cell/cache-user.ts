@@ -18,7 +18,7 @@ export interface CacheOrder {
   /** @default that of the cache */
   freeShare?: number;
   /** What happens while it fills the entry. */
-  while?: "waits" | "is damaged";
+  while?: "waits" | "is damaged" | "others write";
 }
 
 const { directory, link, name, sizeBytes, budgetBytes, freeShare, ...order } = JSON.parse(
@@ -47,6 +47,7 @@ try {
       // A promise that nothing can resolve is collected, and with it the file that has the lock.
       if (order.while === "waits") await setTimeout(1 << 30);
       if (order.while === "is damaged") throw new RametError("CheckpointLost", "it is lost");
+      if (order.while === "others write") await writeFile(join(directory, "other"), "x".repeat(2 * sizeBytes));
       await writeFile(join(draft, "content"), content);
     },
     isIntact: async (path) => (await readFile(join(path, "content"), "utf8")).length === sizeBytes,

@@ -130,6 +130,14 @@ func TestALayerHasWhatWasChanged(t *testing.T) {
 			before: func(t tree) { t.file("a", "") },
 			change: func(t tree) { t.remove("a"); t.file("a/b", "") }, entries: []string{"a/", "a/b"},
 		},
+		"a device in place of a file, and another one": {
+			before: func(t tree) { t.file("a/b", "") },
+			change: func(t tree) {
+				t.remove("a/b")
+				must(t, unix.Mknod(t.at("a/b"), unix.S_IFCHR, int(unix.Mkdev(1, 3))))
+				must(t, unix.Mknod(t.at("a/c"), unix.S_IFCHR, int(unix.Mkdev(1, 3))))
+			}, entries: []string{"a/", "a/.wh.b"},
+		},
 		"a link in place of a directory, to one with a directory of the same name": {
 			before: func(t tree) { t.file("a/b/c", ""); t.file("x/b/other", "") },
 			change: func(t tree) { t.remove("a"); must(t, os.Symlink("x", t.at("a"))) }, entries: []string{"a"},

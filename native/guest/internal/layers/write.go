@@ -160,6 +160,9 @@ func (w *writer) entry(in *directory, name string, stat *unix.Stat_t, is entrySt
 	if !is.changed {
 		return nil
 	}
+	if mode := stat.Mode & unix.S_IFMT; mode == unix.S_IFCHR || mode == unix.S_IFBLK {
+		return w.device(in, name, is.known)
+	}
 	if err := w.directory(in); err != nil {
 		return err
 	}
@@ -167,6 +170,17 @@ func (w *writer) entry(in *directory, name string, stat *unix.Stat_t, is entrySt
 		return failed(name, err)
 	}
 	return nil
+}
+
+// device leaves out a device node. What it has replaced is deleted nevertheless.
+func (w *writer) device(in *directory, name string, replaces bool) error {
+	if w.Skipped++; w.Skipped <= mostSkippedNames {
+		w.Names = append(w.Names, strings.Trim(strconv.QuoteToASCII("/"+name[:min(len(name), longestSkippedName)]), `"`))
+	}
+	if !replaces {
+		return nil
+	}
+	return w.deletions(in, map[string]int64{path.Base(name): 0})
 }
 
 func failed(name string, err error) error { return fmt.Errorf("writing %.200q failed: %w", name, err) }
@@ -206,9 +220,7 @@ func (w *writer) file(name string, stat *unix.Stat_t) error {
 	case unix.S_IFSOCK:
 		return w.header(stat, tar.Header{Typeflag: tar.TypeChar, Name: name, PAXRecords: map[string]string{socketRecord: "1"}})
 	default:
-		if w.Skipped++; w.Skipped <= mostSkippedNames {
-			w.Names = append(w.Names, strings.Trim(strconv.QuoteToASCII("/"+name[:min(len(name), longestSkippedName)]), `"`))
-		}
+		// Only a device node has another type, and it was left out.
 		return nil
 	}
 }
@@ -273,12 +285,22 @@ func (w *writer) header(stat *unix.Stat_t, header tar.Header) error {
 	if attributes > mostAttributes {
 		return fmt.Errorf("a layer cannot have a file with more than %d bytes of extended attributes", mostAttributes)
 	}
+	if err := w.count(); err != nil {
+		return err
+	}
 	header.Format = tar.FormatPAX
 	header.Mode = int64(stat.Mode & 0o7777)
 	header.Uid, header.Gid = int(stat.Uid), int(stat.Gid)
 	header.ModTime = time.Unix(stat.Mtim.Sec, stat.Mtim.Nsec)
-	w.Entries++
 	return w.out.WriteHeader(&header)
+}
+
+// count counts an entry. `ramet-link layer` unpacks as many.
+func (w *writer) count() error {
+	if w.Entries++; w.Entries > mostEntries {
+		return fmt.Errorf("a layer cannot have more than %d files", mostEntries)
+	}
+	return nil
 }
 
 func (w *writer) attributesAt(name string) map[string]string {
@@ -319,7 +341,9 @@ func (w *writer) deletions(in *directory, deleted map[string]int64) error {
 		if err := w.directory(in); err != nil {
 			return err
 		}
-		w.Entries++
+		if err := w.count(); err != nil {
+			return err
+		}
 		header := tar.Header{Typeflag: tar.TypeReg, Name: path.Join(in.name, whiteout+each), Format: tar.FormatPAX}
 		if err := w.out.WriteHeader(&header); err != nil {
 			return err
