@@ -11,8 +11,11 @@ import { RametError, textOfError } from "../base/errors.ts";
 import { tolerantParse } from "../base/tolerant-parse.ts";
 import { CheckpointId, type CheckpointRef, NamespaceName } from "./checkpoint-id.ts";
 
-/** Version 2 is encrypted, version 3 is a layer or needs layers. Others have version 1, so that earlier releases can read them. */
-const manifestVersion = 3;
+/**
+ * Version 2 is encrypted, version 3 is a layer or needs layers, version 4 has a file in several objects. Others have version 1, so that
+ * earlier releases can read them.
+ */
+const manifestVersion = 4;
 
 /** The name of a file in a checkpoint: one path component without characters that are special to a shell or a driver. */
 export const FileName = z
@@ -20,12 +23,17 @@ export const FileName = z
   .max(128)
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "must be a file name of letters, digits, '.', '_' and '-'");
 
+/** What is read with one request is in one object. */
+export const objectUnitBytes = 4 << 20;
+
 export const ManifestFile = z.object({
   name: FileName,
   sizeBytes: z.number().int().min(0),
   digest: Digest,
   /** Of a file that begins with the memory and ends with the files of a sandbox: where the files begin, and the digests of both. */
   split: z.object({ atBytes: z.number().int().min(0), digests: z.tuple([Digest, Digest]) }).optional(),
+  /** In a bucket: the size of the objects that have the file, but for the last one. Absent: one object has all of it. */
+  objectBytes: z.number().int().positive().multipleOf(objectUnitBytes).optional(),
 });
 export type ManifestFile = z.infer<typeof ManifestFile>;
 
@@ -52,7 +60,7 @@ const Engine = z.object({
 
 /** The content of a checkpoint and the needs of its restore. A published manifest never changes. */
 export const Manifest = z.object({
-  v: z.literal([1, 2, manifestVersion]),
+  v: z.literal([1, 2, 3, manifestVersion]),
   namespace: NamespaceName,
   checkpointId: CheckpointId,
   contents: Contents,
@@ -154,7 +162,8 @@ export function isLayer({ files }: Pick<Manifest, "files">): boolean {
 }
 
 function versionOf(files: ManifestFile[], { layers, encryption }: ManifestDraft): Manifest["v"] {
-  if (isLayer({ files }) || layers !== undefined) return manifestVersion;
+  if (files.some(({ objectBytes }) => objectBytes !== undefined)) return manifestVersion;
+  if (isLayer({ files }) || layers !== undefined) return 3;
   return encryption === undefined ? 1 : 2;
 }
 

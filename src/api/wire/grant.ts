@@ -72,7 +72,7 @@ export const ObjectsReadGrant = z.strictObject({
   manifestDigest: Digest,
   /** GET of the publication. */
   publication: SignedRequest,
-  /** GET of each file, in the manifest's order. Empty if nothing is published. */
+  /** GET of each object of each file, in the manifest's order. Empty if nothing is published. */
   files: z.array(SignedRequest),
 });
 export type ObjectsReadGrant = z.infer<typeof ObjectsReadGrant>;
@@ -88,9 +88,9 @@ export const ObjectsWriteGrant = z.strictObject({
   publication: SignedRequest,
   /** PUT of the publication. It fails if one exists. */
   publish: SignedRequest,
-  /** PUT of each file, in the order of their names. It fails if the file exists. */
+  /** PUT of each object of each file, in the order of the files' names. It fails if the object exists. */
   files: z.array(SignedRequest).min(1),
-  /** The size limit of one file. */
+  /** The size limit of one object. */
   largestFileBytes: z.number().int().positive(),
 });
 export type ObjectsWriteGrant = z.infer<typeof ObjectsWriteGrant>;

@@ -5,13 +5,42 @@ import { canonicalJson } from "../../base/canonical-json.ts";
 import { RametError } from "../../base/errors.ts";
 import { CheckpointId, type CheckpointRef, NamespaceName } from "../checkpoint-id.ts";
 import { ownerFile } from "../checkpoint-store.ts";
-import { type Manifest, decodeManifest, digestOf, lost, parseManifest, sizeOf, versionedJson } from "../manifest.ts";
+import {
+  type Manifest,
+  type ManifestFile,
+  decodeManifest,
+  digestOf,
+  lost,
+  parseManifest,
+  sizeOf,
+  versionedJson,
+} from "../manifest.ts";
 import type { PublishedCheckpoint } from "../sessions.ts";
 import { type Bucket, readWhole } from "./bucket.ts";
 import { type CallContext, callSigned } from "./signed-http.ts";
 
-/** The maximum number of files of a checkpoint. gVisor writes three files with memory and one without. */
-export const maximumFiles = 8;
+/**
+ * The maximum number of objects with the files of a checkpoint. gVisor writes three files with memory and one without. A larger file than
+ * one request can upload has several. A signature can be a call of the cloud.
+ */
+export function maximumObjects({ largestObjectBytes }: Pick<Bucket, "largestObjectBytes">): number {
+  return largestObjectBytes < 2 ** 40 ? 20 : 8;
+}
+
+/** The parts of a file that an object has each, in order. An empty file has one too. */
+export function objectsOf({ sizeBytes, objectBytes = Infinity }: Pick<ManifestFile, "sizeBytes" | "objectBytes">) {
+  const count = Math.max(1, Math.ceil(sizeBytes / objectBytes));
+  return Array.from({ length: count }, (_, index) => {
+    const startBytes = index === 0 ? 0 : index * objectBytes;
+    return { startBytes, sizeBytes: Math.min(objectBytes, sizeBytes - startBytes) };
+  });
+}
+
+/** The keys of the objects of each file. */
+export function keysOf(ref: CheckpointRef, attempt: string, files: readonly ManifestFile[]): string[][] {
+  let next = 0;
+  return files.map((file) => objectsOf(file).map(() => fileKey(ref, attempt, next++)));
+}
 
 const publicationName = "manifest.json";
 
@@ -20,7 +49,7 @@ export function publicationKey(ref: CheckpointRef): string {
   return `${checkpointPrefix(ref)}${publicationName}`;
 }
 
-/** The key of the n-th file of an attempt, sorted by file name. */
+/** The key of the n-th object of an attempt, in the order of the names of files. */
 export function fileKey(ref: CheckpointRef, attempt: string, index: number): string {
   return `${checkpointPrefix(ref)}${attempt}/${index}`;
 }
@@ -65,7 +94,7 @@ export function kindOf(key: string): KeyKind | undefined {
   if (ref === undefined) return undefined;
   const [part = "", index = "", beyond] = parts;
   if (parts.length === 1) return part === publicationName ? { kind: "publication", ref } : undefined;
-  const isFile = beyond === undefined && /^\d$/.test(index) && attemptExpiry(part) !== undefined;
+  const isFile = beyond === undefined && /^(\d|1\d)$/.test(index) && attemptExpiry(part) !== undefined;
   return isFile ? { kind: "file", ref, attempt: part } : undefined;
 }
 

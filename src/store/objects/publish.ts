@@ -9,11 +9,19 @@ import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { checkGrant, invalidGrant } from "../checkpoint-id.ts";
 import { type ContentDigest, ContentHash, hashFile } from "../directory/content.ts";
-import { type ManifestDraft, encodeManifest, imageFiles, manifestFrom, sizeOf, splitOf } from "../manifest.ts";
+import {
+  type ManifestDraft,
+  encodeManifest,
+  imageFiles,
+  manifestFrom,
+  objectUnitBytes,
+  sizeOf,
+  splitOf,
+} from "../manifest.ts";
 import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
 import { alreadyPublished } from "../store-error.ts";
 import { allOrNone } from "./client-calls.ts";
-import { encodePublication, isPublicationUrl, publishedCheckpoint, readPublished } from "./layout.ts";
+import { encodePublication, isPublicationUrl, objectsOf, publishedCheckpoint, readPublished } from "./layout.ts";
 import { type CallContext, callSigned, inCell } from "./signed-http.ts";
 
 export interface Attempt {
@@ -32,22 +40,25 @@ export async function publish(attempt: Attempt, draft: ManifestDraft): Promise<P
   const uploads = await uploadsOf(attempt);
   const files = await allOrNone(signal, uploads, async (upload, either) => ({
     ...upload,
-    ...(await uploadDigest(upload.path, splitOf(upload.name, draft), either)),
+    ...(await uploadDigests(upload, splitOf(upload.name, draft), either)),
   }));
   timer.end("hash");
 
   const { namespace, checkpointId } = grant;
-  const named = files.map(({ name, digest, sizeBytes, split }) => ({
+  const named = files.map(({ name, digest, sizeBytes, split, objectBytes }) => ({
     name,
     digest,
     sizeBytes,
-    ...defined({ split }),
+    ...defined({ split, objectBytes }),
   }));
   const manifest = manifestFrom({ namespace, checkpointId }, named, draft);
   const published = { manifestDigest: encodeManifest(manifest).digest, sizeBytes: sizeOf(manifest) };
   if (!(await isPublished(attempt, published))) {
-    await allOrNone(signal, files, async ({ request, path, ...file }, either) => {
-      const isUploaded = await uploadFile(request, path, { ...file, clock, signal: either });
+    const objects = files.flatMap((file) =>
+      file.objects.map((object, index) => ({ ...object, path: file.path, md5: file.md5s[index] ?? "" })),
+    );
+    await allOrNone(signal, objects, async (object, either) => {
+      const isUploaded = await uploadObject(object, { clock, signal: either });
       if (!isUploaded) throw invalidGrant(grant, "it has already been used");
       await step("file uploaded");
     });
@@ -69,37 +80,56 @@ export async function findPublished(
   return publication && publishedCheckpoint(publication, grant);
 }
 
-/** @throws RametError `CheckpointTooLarge` */
-function requireFits(grant: ObjectsWriteGrant, name: string, sizeBytes: number): void {
-  if (sizeBytes <= grant.largestFileBytes) return;
-  throw new RametError(
-    "CheckpointTooLarge",
-    `cannot write checkpoint ${grant.checkpointId}: file ${name} has ${sizeBytes} bytes, but the store accepts files of at most ${grant.largestFileBytes} bytes`,
-    { hint: "Give the sandbox less memory, or use a directory that all nodes mount as the store" },
-  );
-}
-
 interface Upload {
   name: string;
   path: string;
-  request: SignedRequest;
+  objectBytes: number | undefined;
+  objects: UploadedObject[];
 }
 
+/** A part of a file, and where it is uploaded to. */
+interface UploadedObject {
+  request: SignedRequest;
+  startBytes: number;
+  sizeBytes: number;
+}
+
+/** @throws RametError `CheckpointTooLarge` */
 async function uploadsOf({ grant, stagingPath }: Attempt): Promise<Upload[]> {
   const names = await imageFiles(stagingPath);
-  const uploads = names.map(async (name, index) => {
-    const request = grant.files[index];
-    if (request === undefined) throw tooManyFiles(names.length, grant.files.length);
+  const requests = [...grant.files];
+  const largest = grant.largestFileBytes - (grant.largestFileBytes % objectUnitBytes);
+  const uploads: Upload[] = [];
+  for (const name of names) {
     const path = join(stagingPath, name);
-    requireFits(grant, name, (await stat(path)).size);
-    return { name, path, request };
-  });
-  return Promise.all(uploads);
+    const { size: sizeBytes } = await stat(path);
+    const objectBytes = sizeBytes <= grant.largestFileBytes ? undefined : largest;
+    const parts = objectsOf({ sizeBytes, objectBytes });
+    const objects = parts.flatMap((part) => {
+      const request = requests.shift();
+      return request === undefined ? [] : [{ request, ...part }];
+    });
+    if (objects.length < parts.length) throw tooLarge(grant, { name, sizeBytes, fileCount: names.length });
+    uploads.push({ name, path, objectBytes, objects });
+  }
+  return uploads;
 }
 
-function tooManyFiles(count: number, maximum: number): RametError {
-  const why = `the checkpoint has ${count} files, but its grant allows ${maximum}`;
-  return new RametError("InvalidArgument", `cannot publish the checkpoint: ${why}`);
+function tooLarge(
+  { checkpointId, files, largestFileBytes }: ObjectsWriteGrant,
+  { name, sizeBytes, fileCount }: { name: string; sizeBytes: number; fileCount: number },
+): RametError {
+  if (fileCount > files.length) {
+    const why = `the checkpoint has ${fileCount} files, but its grant allows ${files.length}`;
+    return new RametError("InvalidArgument", `cannot publish the checkpoint: ${why}`);
+  }
+  return new RametError(
+    "CheckpointTooLarge",
+    `cannot write checkpoint ${checkpointId}: file ${name} has ${sizeBytes} bytes, but the store accepts ${files.length} objects of at most ${largestFileBytes} bytes for all files`,
+    {
+      hint: "Give the sandbox less memory or a smaller limit of ephemeral-storage, or use a directory that all nodes mount as the store",
+    },
+  );
 }
 
 /** Returns whether an earlier attempt published the same content. @throws RametError `AlreadyExists` for other content */
@@ -124,34 +154,72 @@ async function claimId(attempt: Attempt, bytes: Buffer, published: PublishedChec
 const largeBytes = 1 << 20;
 const highWaterMark = 1 << 20;
 
-interface UploadDigest extends ContentDigest {
-  /** In base64, as in the request header. */
-  md5: string;
+interface UploadDigests extends ContentDigest {
+  /** Of each object, in base64, as in the request header. */
+  md5s: string[];
 }
 
 /** Computes the digests that the store and the manifest verify. */
-async function uploadDigest(path: string, splitAt: number | undefined, signal: AbortSignal): Promise<UploadDigest> {
-  const [sha256, md5] = [new ContentHash(splitAt), createHash("md5")];
+async function uploadDigests(
+  { path, objectBytes = Infinity }: Upload,
+  splitAt: number | undefined,
+  signal: AbortSignal,
+): Promise<UploadDigests> {
+  const [sha256, md5s] = [new ContentHash(splitAt), new ObjectHashes(objectBytes)];
   const file = await open(path);
-  const sizeBytes = await hashFile(file, [sha256, md5], signal).finally(() => file.close());
-  return { ...sha256.digests(), md5: md5.digest("base64"), sizeBytes };
+  const sizeBytes = await hashFile(file, [sha256, md5s], signal).finally(() => file.close());
+  return { ...sha256.digests(), md5s: md5s.digests(), sizeBytes };
+}
+
+/** Hashes each object of a file. */
+class ObjectHashes {
+  readonly #objectBytes: number;
+  readonly #done: string[] = [];
+  #current = createHash("md5");
+  #left: number;
+
+  constructor(objectBytes: number) {
+    this.#objectBytes = objectBytes;
+    this.#left = objectBytes;
+  }
+
+  update(data: Buffer): void {
+    for (let rest = data; rest.length > 0;) {
+      if (this.#left === 0) this.#end();
+      const part = rest.subarray(0, Math.min(rest.length, this.#left));
+      this.#current.update(part);
+      this.#left -= part.length;
+      rest = rest.subarray(part.length);
+    }
+  }
+
+  digests(): string[] {
+    this.#end();
+    return this.#done;
+  }
+
+  #end(): void {
+    this.#done.push(this.#current.digest("base64"));
+    this.#current = createHash("md5");
+    this.#left = this.#objectBytes;
+  }
 }
 
 /**
- * Uploads a file. The MD5 header makes the store accept exactly these bytes or none, even if a connection breaks and the upload
+ * Uploads an object. The MD5 header makes the store accept exactly these bytes or none, even if a connection breaks and the upload
  * is retried. (The ETag of the response is not an MD5 in a bucket with customer-managed encryption keys.)
  * @returns false if the object existed before
  */
-async function uploadFile(
-  request: SignedRequest,
-  path: string,
-  { md5, sizeBytes, clock, signal }: UploadDigest & CallContext,
+async function uploadObject(
+  { request, path, startBytes, sizeBytes, md5 }: UploadedObject & { path: string; md5: string },
+  { clock, signal }: CallContext,
 ): Promise<boolean> {
   const headers = { "content-length": `${sizeBytes}`, "content-md5": md5 };
+  const range = { start: startBytes, end: startBytes + sizeBytes - 1, highWaterMark };
   const content =
-    sizeBytes < largeBytes
+    sizeBytes < largeBytes && startBytes === 0
       ? { headers, body: await readFile(path) }
-      : { headers: { ...headers, expect: "100-continue" }, upload: () => createReadStream(path, { highWaterMark }) };
+      : { headers: { ...headers, expect: "100-continue" }, upload: () => createReadStream(path, range) };
   const { outcome, tries } = await callSigned(request, { method: "PUT", ...content, clock, signal });
   return outcome === "done" || tries > 1;
 }

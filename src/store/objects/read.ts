@@ -9,10 +9,10 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { checkGrant, invalidGrant } from "../checkpoint-id.ts";
 import { type Fingerprints, fingerprintOf, readFingerprints, writeFingerprints } from "../directory/content.ts";
 import { writeWithHoles } from "../directory/durable.ts";
-import { type Manifest, type ManifestFile, decodeManifest, lost, sizeOf } from "../manifest.ts";
+import { type Manifest, type ManifestFile, decodeManifest, lost, objectUnitBytes, sizeOf } from "../manifest.ts";
 import type { OpenForReadOptions, ReadSession, SharedEntry } from "../sessions.ts";
 import { allOrNone } from "./client-calls.ts";
-import { isPublicationUrl, readPublished } from "./layout.ts";
+import { isPublicationUrl, objectsOf, readPublished } from "./layout.ts";
 import { type SignedResponse, callSigned, inCell } from "./signed-http.ts";
 
 /** Implements `openForRead` for a bucket. Resolves when the whole checkpoint is downloaded. */
@@ -25,10 +25,16 @@ export async function openObjectsForRead(grant: ObjectsReadGrant, options: OpenF
     if (publication === undefined) throw lost(grant, "it is not in the store");
     const manifest = decodeManifest(publication.manifestBytes, grant, grant.manifestDigest);
     await options.onStep?.("manifest");
+    let taken = 0;
+    const found = manifest.files.map((file) => {
+      const count = objectsOf(file).length;
+      return { file, objects: grant.files.slice(taken, (taken += count)), count };
+    });
     const download = async (directory: string): Promise<void> => {
-      await allOrNone(options.signal, manifest.files, (file, signal, index) =>
-        downloadFile(grant, file, { index, path: join(directory, file.name), clock, signal }),
-      );
+      await allOrNone(options.signal, found, ({ file, objects, count }, signal) => {
+        if (objects.length < count) throw lost(grant, "it was published after its grant was created");
+        return downloadFile(grant, file, { objects, path: join(directory, file.name), clock, signal });
+      });
     };
     const shared = await options.shared?.provide(sharedImage(manifest, grant.manifestDigest, download));
     if (shared !== undefined) {
@@ -87,25 +93,23 @@ function sharedImage(
 }
 
 /** Parallel parts reduce the effect of a slow connection. Each file needs this much memory during the download. */
-const partBytes = 4 << 20;
+const partBytes = objectUnitBytes;
 const parallelParts = 4;
 /** Hashing yields to the event loop after each slice, so that the cell stays responsive. */
 const sliceBytes = 1 << 20;
 
 /**
- * Downloads the `index`-th file of a checkpoint in parallel parts, and hashes the parts in order.
+ * Downloads a file of a checkpoint in parallel parts, and hashes the parts in order.
  * @throws RametError `CheckpointLost` if the file does not match the manifest
  */
 async function downloadFile(
   grant: ObjectsReadGrant,
   file: ManifestFile,
-  { index, path, clock, signal }: { index: number; path: string; clock: Clock; signal: AbortSignal },
+  { objects, path, clock, signal }: { objects: SignedRequest[]; path: string; clock: Clock; signal: AbortSignal },
 ): Promise<void> {
-  const signed = grant.files[index];
-  if (signed === undefined) throw lost(grant, "it was published after its grant was created");
   const target = await open(path, "wx", 0o400);
   try {
-    const digest = await download(signed, file.sizeBytes, { target, clock, signal });
+    const digest = await download(objects, file, { target, clock, signal });
     if (digest === undefined) throw lost(grant, `its file ${file.name} is missing or shorter than published`);
     if (digest === file.digest) return;
     throw lost(grant, `its file ${file.name} has the digest ${digest} instead of ${file.digest}`);
@@ -116,16 +120,19 @@ async function downloadFile(
 
 /** Writes all parts to `target`. @returns the digest, or undefined if a part is missing */
 async function download(
-  signed: SignedRequest,
-  sizeBytes: number,
+  objects: readonly SignedRequest[],
+  { sizeBytes, objectBytes = Infinity }: ManifestFile,
   { target, clock, signal }: { target: FileHandle; clock: Clock; signal: AbortSignal },
 ): Promise<string | undefined> {
   const hash = createHash("sha256");
-  const pending: Promise<SignedResponse>[] = [];
+  const pending: Promise<SignedResponse | undefined>[] = [];
   let next = 0;
   for (let start = 0; start < sizeBytes; start += partBytes) {
     for (; next < sizeBytes && pending.length < parallelParts; next += partBytes) {
-      const part = getPart(signed, next, { length: Math.min(partBytes, sizeBytes - next), clock, signal });
+      const object = Math.floor(next / objectBytes);
+      const start = object === 0 ? next : next - object * objectBytes;
+      const length = Math.min(partBytes, sizeBytes - next);
+      const part = getPart(objects[object], start, { length, clock, signal });
       // If several parts fail, the first in order is reported.
       part.catch(() => undefined);
       pending.push(part);
@@ -138,11 +145,12 @@ async function download(
   return `sha256:${hash.digest("hex")}`;
 }
 
-function getPart(
-  signed: SignedRequest,
+async function getPart(
+  signed: SignedRequest | undefined,
   start: number,
   { length, clock, signal }: { length: number; clock: Clock; signal: AbortSignal },
-): Promise<SignedResponse> {
+): Promise<SignedResponse | undefined> {
+  if (signed === undefined) return undefined;
   const headers = { range: `bytes=${start}-${start + length - 1}` };
   return callSigned(signed, { method: "GET", headers, clock, signal }, length);
 }

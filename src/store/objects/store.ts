@@ -19,7 +19,8 @@ import {
   fileKey,
   findPublication,
   isUnreadable,
-  maximumFiles,
+  keysOf,
+  maximumObjects,
   newAttempt,
   newProbeKey,
   publicationKey,
@@ -132,7 +133,7 @@ export async function grantToWrite(
 ): Promise<ObjectsWriteGrant> {
   const ref = { namespace, checkpointId };
   const attempt = newAttempt(expiresAt);
-  const keys = Array.from({ length: maximumFiles }, (_, index) => fileKey(ref, attempt, index));
+  const keys = Array.from({ length: maximumObjects(bucket) }, (_, index) => fileKey(ref, attempt, index));
   const [publication, publish, files] = await Promise.all([
     bucket.signGet(publicationKey(ref), ttlMilliseconds),
     bucket.signPutIfAbsent(publicationKey(ref), ttlMilliseconds),
@@ -161,7 +162,7 @@ async function publishedKeys(bucket: Bucket, ref: CheckpointRef): Promise<string
     const publication = await findPublication(bucket, ref);
     if (publication === undefined) return [];
     const { files } = parseManifest(publication.manifestBytes, ref);
-    return files.map((_, index) => fileKey(ref, publication.attempt, index));
+    return keysOf(ref, publication.attempt, files).flat();
   } catch (error) {
     if (isUnreadable(error)) return [];
     throw error;

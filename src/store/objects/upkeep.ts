@@ -12,7 +12,7 @@ import { type Manifest, type ManifestFile, parseManifest } from "../manifest.ts"
 import type { Step } from "../sessions.ts";
 import type { Bucket, StoredObject } from "./bucket.ts";
 import { type Holding, bytesOf, deleteAll, inventory, removeCheckpoint, separateFiles } from "./inventory.ts";
-import { attemptExpiry, fileKey, findPublication, isUnreadable } from "./layout.ts";
+import { attemptExpiry, keysOf, findPublication, isUnreadable } from "./layout.ts";
 import { requestMilliseconds } from "./signed-http.ts";
 
 export interface SweepContext {
@@ -121,9 +121,11 @@ async function scrubCheckpoint(scrub: Scrub): Promise<Damage[] | undefined> {
     throw error;
   }
   const damaged: Damage[] = [];
-  for (const [index, file] of published.manifest.files.entries()) {
+  const { attempt, manifest } = published;
+  const keys = keysOf(ref, attempt, manifest.files);
+  for (const [index, file] of manifest.files.entries()) {
     options.signal?.throwIfAborted();
-    const reason = await scrubFile(scrub, file, fileKey(ref, published.attempt, index));
+    const reason = await scrubFile(scrub, file, keys[index] ?? []);
     if (reason !== undefined) damaged.push({ ...ref, file: file.name, reason });
   }
   return damaged;
@@ -132,15 +134,17 @@ async function scrubCheckpoint(scrub: Scrub): Promise<Damage[] | undefined> {
 async function scrubFile(
   { bucket, ref, report, options }: Scrub,
   file: ManifestFile,
-  key: string,
+  keys: readonly string[],
 ): Promise<string | undefined> {
   options.onProgress?.({ bytes: report.bytes, ref, file: file.name });
-  const chunks = await bucket.read(key, options.signal);
-  if (chunks === undefined) return "it is missing";
   const hash = createHash("sha256");
-  for await (const chunk of chunks) {
-    hash.update(chunk);
-    report.bytes += chunk.length;
+  for (const key of keys) {
+    const chunks = await bucket.read(key, options.signal);
+    if (chunks === undefined) return "it is missing";
+    for await (const chunk of chunks) {
+      hash.update(chunk);
+      report.bytes += chunk.length;
+    }
   }
   const digest = `sha256:${hash.digest("hex")}`;
   return digest === file.digest ? undefined : `its digest is ${digest} instead of ${file.digest}`;

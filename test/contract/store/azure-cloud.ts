@@ -10,5 +10,4 @@ export const azureCloud: CloudUnderTest = {
   unknownKey: { variable: "AZURE_STORAGE_KEY", value: Buffer.from("another").toString("base64") },
   signature: "sig=",
   secrets: /sig=|a-secret|YS1zZWNyZXQ/,
-  largestFileBytes: 5_000 * 2 ** 20,
 };

@@ -8,6 +8,7 @@ import { objectStore } from "../../../src/store/objects/store.ts";
 import { startAzureServer, type AzureServer } from "../../setup/azure-server.ts";
 import { startEntraStandIn, type EntraStandIn } from "../../setup/entra-stand-in.ts";
 import type { StoreUnderTest } from "./harness.ts";
+import { largeFiles } from "./large-files.ts";
 import { objectsUnderTest } from "./objects-under-test.ts";
 import { storeContract } from "./store-contract.ts";
 
@@ -26,6 +27,7 @@ describe("with the account's key", () => {
   });
 
   storeContract("Azure Blob", makeStore);
+  largeFiles("Azure Blob", async () => azureBucket(await server.makePlace()));
 
   it("does not let a signature for writing overwrite a blob, whatever condition the request has", async () => {
     const bucket = azureBucket(await server.makePlace());

@@ -18,5 +18,4 @@ export interface CloudUnderTest {
   signature: string;
   /** Matches texts that no error may contain. */
   secrets: RegExp;
-  largestFileBytes: number;
 }

@@ -22,5 +22,4 @@ export const gcsCloud: CloudUnderTest = {
   unknownKey: { variable: "GOOGLE_APPLICATION_CREDENTIALS", value: unknownKeyPath },
   signature: "X-Goog-Signature=",
   secrets: /X-Goog-|Signature=|PRIVATE KEY|Bearer ey/,
-  largestFileBytes: 5 * 2 ** 40,
 };

@@ -10,5 +10,4 @@ export const s3Cloud: CloudUnderTest = {
   unknownKey: { variable: "AWS_SECRET_ACCESS_KEY", value: "another" },
   signature: "X-Amz-Signature=",
   secrets: /X-Amz|Signature=|a-secret/,
-  largestFileBytes: 5 * 2 ** 30,
 };

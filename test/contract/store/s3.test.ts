@@ -3,6 +3,7 @@ import { s3Bucket } from "../../../src/store/objects/s3/s3-bucket.ts";
 import { fileKey, newAttempt } from "../../../src/store/objects/layout.ts";
 import { objectStore } from "../../../src/store/objects/store.ts";
 import { startS3Server, type S3Server } from "../../setup/s3-server.ts";
+import { largeFiles } from "./large-files.ts";
 import { objectsUnderTest } from "./objects-under-test.ts";
 import { storeContract } from "./store-contract.ts";
 
@@ -17,6 +18,8 @@ storeContract("S3", async () => {
   const location = { driver: "s3", bucket: await server.makeBucket(), endpoint: server.endpoint } as const;
   return objectsUnderTest(s3Bucket({ ...location, prefix: "ramet/store" }));
 });
+
+largeFiles("S3", async () => s3Bucket({ driver: "s3", bucket: await server.makeBucket(), endpoint: server.endpoint }));
 
 it("lists all objects of a bucket that has more than one page", async () => {
   const bucket = s3Bucket({ driver: "s3", bucket: await server.makeBucket(), endpoint: server.endpoint });
