@@ -17,7 +17,7 @@ import type { CellPaths } from "../setting/cell-setting.ts";
 
 /** A checkpoint that is open for one restore and can be restored here. */
 export interface RestoreSource extends SandboxSource {
-  /** The state of its memory when the restore returns. Undefined if only files are restored. */
+  /** The state of its memory, or of files alone, when the restore returns. Undefined: nothing is loaded. */
   memory: CellState["memory"];
   /** The size of the writable layer that the sandbox then has. */
   layerBytes: number;
@@ -71,16 +71,19 @@ export async function openRestoreSource(
     release();
     throw error;
   });
-  if (!contents.includes("memory"))
+  if (!contents.includes("memory")) {
+    const origin = isLayer(manifest) ? "image" : savedFiles(manifest, imagePath);
     return {
       layers,
-      origin: isLayer(manifest) ? "image" : savedFiles(manifest, imagePath),
-      memory: undefined,
+      origin,
+      // gVisor reads them in the background, however few they are.
+      memory: typeof origin === "object" && "imagePath" in origin ? "loading" : undefined,
       layerBytes: own.layerBytes,
       generation: 0,
       cpuFeatures: undefined,
       release,
     };
+  }
   const background = sizeOf(manifest) > foregroundBytes;
   const { generation, engine } = manifest;
   return {

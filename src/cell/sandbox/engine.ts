@@ -57,6 +57,9 @@ export class Engine {
   #process: ProcessIdentity | undefined;
   readonly #early = new Map<EarlyCommand, Promise<HeldCommand | undefined>>();
 
+  /** Whether gVisor reads the files of a checkpoint while the sandbox runs. */
+  #loadsFiles = false;
+
   constructor(options: EngineOptions) {
     this.#options = options;
     this.#bundle = join(options.directory, "bundles", options.id);
@@ -146,9 +149,9 @@ export class Engine {
     return commandLine !== "";
   }
 
-  /** Resolves when every page of a restore is loaded. */
+  /** Resolves when every page of a restore is loaded. @throws RametError if some cannot be, and reads of them fail */
   async untilLoaded(): Promise<void> {
-    await this.#run(["wait", "-restore", this.#options.id]);
+    await this.#run(["wait", this.#loadsFiles ? "-fsrestore" : "-restore", this.#options.id]);
   }
 
   get pid(): number | undefined {
@@ -199,6 +202,7 @@ export class Engine {
 
   async #filesArguments(files: SavedFiles | undefined): Promise<string[]> {
     if (files === undefined || "tar" in files) return [];
+    this.#loadsFiles = true;
     return ["--fs-restore-image-path", (await this.#options.images.toRead(files)).path];
   }
 

@@ -312,7 +312,7 @@ export function memoryNotLoaded(error?: RametError): ConditionChange {
   if (error !== undefined) {
     return { type, status: "False", reason: "LoadFailed", problem: problemOf(error) };
   }
-  const message = "The sandbox responds, and may be slower until all its memory is read from the checkpoint";
+  const message = "The sandbox responds, and may be slower until all its memory and files are read from the checkpoint";
   return { type, status: "False", reason: "Loading", message };
 }
 

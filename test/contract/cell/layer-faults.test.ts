@@ -179,6 +179,34 @@ describe.runIf(process.getuid?.() === 0)("a node's directory of layers", () => {
   });
 });
 
+it.runIf(process.getuid?.() === 0)(
+  "the files of a clone are known not to be read if its disk becomes full",
+  async () => {
+    const contents = ["filesystem" as const];
+    const container = { command: ["sleep", "infinity"] };
+    const source = await cells.boot({ name: "large", container });
+    await cells.python(source, 'import os; open("/large", "wb").write(os.urandom(100 << 20))');
+    const { manifestDigest } = await cells.checkpoint(source, "large", { contents });
+    const small = join(cells.rig.directory, "small");
+    await mkdir(small);
+    expect(spawnSync("mount", ["-t", "tmpfs", "-o", "size=50m", "ramet-test", small]).status).toBe(0);
+    onTestFinished(() => void spawnSync("umount", ["--lazy", small]));
+    const startOn = async (more: object) => {
+      const cell = await cells.clone(
+        { name: "copy", container, ...more },
+        { checkpointId: "large", manifestDigest, contents },
+      );
+      const { memory } = await cells.client.state(cell.address);
+      return { cell, memory, loaded: cells.client.untilLoaded(cell.address) };
+    };
+    const refused = await startOn({ environment: { RAMET_CELL_DIRECTORY: small } });
+    await expect(refused.loaded).rejects.toMatchObject({ message: expect.stringContaining("I/O error") as string });
+    const copy = await startOn({});
+    expect((await copy.loaded).memory).toBe("loaded");
+    expect(await cells.python(copy.cell, 'print(len(open("/large", "rb").read()) >> 20)')).toBe("100");
+  },
+);
+
 it("of which the store has only a part is lost, also with the size of the whole", async () => {
   const node = await newNode();
   const store = join(cells.rig.directory, "store");
