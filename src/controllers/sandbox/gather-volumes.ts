@@ -124,16 +124,17 @@ export async function lostClaims(
 
 /**
  * The node on which another Pod mounts one of the claims, if no Pod on another node can: Kubernetes attaches a volume with
- * ReadWriteOnce to one node, and its scheduler does not look at that.
+ * ReadWriteOnce to one node, and its scheduler does not look at that. On a leaving node that Pod ends too, and the volume follows.
  */
 export function nodeOfClaims(
   { metadata }: Sandbox,
   claims: readonly Claim[],
-  { cache }: Pick<SandboxDependencies, "cache">,
+  { cache, departures }: Pick<SandboxDependencies, "cache" | "departures">,
 ): string | undefined {
   const bound = claims.filter(({ spec: { accessModes } }) => !accessModes.some((mode) => manyNodes.has(mode)));
   return bound
     .flatMap((claim) => cache.podsOfClaim(`${metadata.namespace}/${claim.metadata.name}`))
+    .filter((pod) => !departures.leaves(pod).leaving)
     .find((pod) => pod.metadata.name !== metadata.name && !isEnded(pod) && pod.spec.nodeName !== undefined)?.spec
     .nodeName;
 }
