@@ -1,5 +1,6 @@
 import { type Answer, RametError } from "./answer.ts";
 import { asUser, type Guest, type RequestOptions, unary } from "./connection.ts";
+import { openStream } from "./messages.ts";
 
 export interface FileOptions extends RequestOptions {
   /** A user of the image, who reads or owns the file. @default the sandbox's user */
@@ -24,6 +25,30 @@ export interface EntryInfo {
   group: string;
   modifiedTime: Date | undefined;
   symlinkTarget: string | undefined;
+}
+
+export interface WriteEntry {
+  path: string;
+  data: Content;
+}
+
+export interface FilesystemEvent {
+  /** The path below the watched directory. */
+  name: string;
+  type: "create" | "write" | "remove" | "rename" | "chmod";
+}
+
+export interface WatchOptions extends FileOptions {
+  /** Whether the directories below it are watched too. @default false */
+  recursive?: boolean;
+  /** 0: until it is stopped. @default 60 s */
+  timeoutMs?: number;
+  /** Called at the end. @param error why it was not stopped */
+  onExit?: (error?: Error) => void;
+}
+
+export interface WatchHandle {
+  stop(): Promise<void>;
 }
 
 type Content = string | ArrayBuffer | Blob | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>;
@@ -53,8 +78,21 @@ export class Files {
     });
   }
 
-  /** Writes a file, and creates its parent directories. */
-  async write(path: string, data: Content, { user, ...options }: FileOptions = {}): Promise<EntryInfo> {
+  /** Writes a file, or several, and creates their parent directories. */
+  write(path: string, data: Content, options?: FileOptions): Promise<EntryInfo>;
+  write(files: readonly WriteEntry[], options?: FileOptions): Promise<EntryInfo[]>;
+  async write(
+    given: string | readonly WriteEntry[],
+    data?: Content | FileOptions,
+    options?: FileOptions,
+  ): Promise<EntryInfo | EntryInfo[]> {
+    if (typeof given === "string") return this.#write({ path: given, data: data as Content }, options);
+    const written: EntryInfo[] = [];
+    for (const file of given) written.push(await this.#write(file, data as FileOptions | undefined));
+    return written;
+  }
+
+  async #write({ path, data }: WriteEntry, { user, ...options }: FileOptions = {}): Promise<EntryInfo> {
     const call = {
       method: "POST",
       body: data,
@@ -95,6 +133,37 @@ export class Files {
     await this.#call("Remove", { path }, options);
   }
 
+  /** Reports what changes in a directory, until it is stopped, or after `timeoutMs`. */
+  async watchDir(
+    path: string,
+    onEvent: (event: FilesystemEvent) => void | Promise<void>,
+    { recursive = false, timeoutMs = 60_000, onExit, ...options }: WatchOptions = {},
+  ): Promise<WatchHandle> {
+    const disconnect = new AbortController();
+    const streaming = { ...options, timeoutMs, disconnect };
+    const messages = await openStream(this.#guest, "filesystem.Filesystem/WatchDir", { path, recursive }, streaming);
+    // The first message tells that it has begun, or why not.
+    await messages.next();
+    const follow = async () => {
+      for await (const { filesystem } of messages) {
+        const type = filesystem && eventTypes[filesystem.type];
+        if (type !== undefined) await onEvent({ name: filesystem?.name ?? "", type });
+      }
+    };
+    let isStopped = false;
+    follow().then(
+      () => onExit?.(),
+      (error: unknown) => onExit?.(isStopped ? undefined : (error as Error)),
+    );
+    return {
+      stop: () => {
+        isStopped = true;
+        disconnect.abort();
+        return Promise.resolve();
+      },
+    };
+  }
+
   #call<T>(method: string, message: object, options?: FileOptions): Promise<T> {
     return unary(this.#guest, `filesystem.Filesystem/${method}`, message, options);
   }
@@ -129,6 +198,14 @@ function entryOf(entry: Entry): EntryInfo {
     symlinkTarget,
   };
 }
+
+const eventTypes: Record<string, FilesystemEvent["type"]> = {
+  EVENT_TYPE_CREATE: "create",
+  EVENT_TYPE_WRITE: "write",
+  EVENT_TYPE_REMOVE: "remove",
+  EVENT_TYPE_RENAME: "rename",
+  EVENT_TYPE_CHMOD: "chmod",
+};
 
 /** As the guest has them in messages, and in the answer to an upload. */
 const types: Record<string, EntryInfo["type"]> = {

@@ -3,7 +3,14 @@ import { Connection, type ConnectionOptions } from "./connection.ts";
 /** Ramet's own client: fetch only, for Node 20, Bun, Deno and browsers. */
 export { RametError } from "./answer.ts";
 export { Connection, type ConnectionOptions } from "./connection.ts";
-export { type EntryInfo, type Files } from "./files.ts";
+export {
+  type EntryInfo,
+  type Files,
+  type FilesystemEvent,
+  type WatchHandle,
+  type WatchOptions,
+  type WriteEntry,
+} from "./files.ts";
 export {
   CommandExitError,
   type CommandHandle,

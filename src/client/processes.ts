@@ -1,6 +1,6 @@
 import { LostStream, mostAnswerBytes, RametError, tooLarge } from "./answer.ts";
-import { asUser, endAfter, type Guest, type RequestOptions, unary } from "./connection.ts";
-import { type Ended, envelope, type Message, messagesIn, type Output } from "./streams.ts";
+import { type Guest, type RequestOptions, unary } from "./connection.ts";
+import { type Ended, type Message, openStream, type Output } from "./messages.ts";
 
 export interface CommandOptions extends RequestOptions {
   cwd?: string;
@@ -242,27 +242,9 @@ async function open(
   message: object,
   options: Opening,
 ): Promise<CommandHandle> {
-  const { user, timeoutMs = 60_000, requestTimeoutMs, signal } = options;
   const disconnect = new AbortController();
-  // While a command prints nothing, the guest sends messages, so that a lost connection is found.
-  const silenceMs = Math.max(requestTimeoutMs ?? guest.silenceMs, 2_000);
-  const call = {
-    method: "POST",
-    body: envelope(message),
-    headers: {
-      "content-type": "application/connect+json",
-      "connect-protocol-version": "1",
-      "keepalive-ping-interval": `${Math.min(Math.floor(silenceMs / 2_000), 20)}`,
-      ...(timeoutMs > 0 && { "connect-timeout-ms": `${Math.ceil(timeoutMs)}` }),
-      ...asUser(user),
-    },
-    requestTimeoutMs,
-    signal: signal === undefined ? disconnect.signal : [signal, disconnect.signal],
-    // The guest kills the command in time and says so, unless it is silent.
-    endMs: endAfter(timeoutMs && timeoutMs + 1_000),
-  };
-  const answer = await guest.send(`/process.Process/${method}`, call, (given) => given);
-  const messages = messagesIn(answer, silenceMs);
+  const streaming = { timeoutMs: 60_000, ...options, disconnect };
+  const messages = await openStream(guest, `process.Process/${method}`, message, streaming);
   const first = await messages.next();
   const pid = first.done === true ? undefined : first.value.event?.start?.pid;
   if (pid === undefined) throw new LostStream();

@@ -278,6 +278,19 @@ describe("a sandbox", () => {
     ]);
     expect([await files.exists("/data/ä"), await files.exists("/data/none")]).toEqual([true, false]);
     expect(await rejected(files.read("/data/none"))).toMatchObject({ code: "NotFound" });
+
+    const [seen, exits]: [object[], unknown[]] = [[], []];
+    const watching = { recursive: true, timeoutMs: 0, onExit: (error?: Error) => void exits.push(error) };
+    const watch = await files.watchDir("/data", (event) => void seen.push(event), watching);
+    const written = await files.write([
+      { path: "/data/one", data: "1" },
+      { path: "/data/below/two", data: "2" },
+    ]);
+    expect(written.map(({ path }) => path)).toEqual(["/data/one", "/data/below/two"]);
+    await expect.poll(() => seen).toContainEqual({ name: "one", type: "create" });
+    await watch.stop();
+    await expect.poll(() => exits).toEqual([undefined]);
+    expect(await rejected(files.watchDir("/none", () => undefined))).toMatchObject({ code: "NotFound" });
     await Sandbox.kill(sandbox.sandboxId);
   });
 
