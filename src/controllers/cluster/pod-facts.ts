@@ -99,9 +99,13 @@ export function isEndedByNode(pod: Pod): boolean {
   return isEnded(pod) && (disruptionTarget(pod) !== undefined || nodeCauses[pod.status?.reason ?? ""] !== undefined);
 }
 
-/** Whether Kubernetes has ended the Pod without its node, where it may still run. */
+/**
+ * Whether Kubernetes has ended the Pod without its node, where it may still run. A node that ends a Pod says with the phase that its
+ * containers have ended; the garbage collector of Pods sets only the phase (Kubernetes v1.36, pkg/controller/podgc).
+ */
 export function isEndedUnseen(pod: Pod): boolean {
-  return isEnded(pod) && causes[disruptionTarget(pod)?.reason ?? ""] === "NodeLost";
+  if (!isEnded(pod)) return false;
+  return causes[disruptionTarget(pod)?.reason ?? ""] === "NodeLost" || cellStatus(pod)?.state?.running !== undefined;
 }
 
 /**

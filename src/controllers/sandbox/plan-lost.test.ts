@@ -178,6 +178,14 @@ describe("a sandbox whose Pod is lost", () => {
   const byPodGc = pod({
     status: { conditions: [{ type: "DisruptionTarget", status: "True", reason: "DeletionByPodGC" }] },
   });
+  // As on a kubelet's cluster, where the cause of its deletion stays.
+  const byPodGcLater = pod({
+    metadata: ending,
+    status: {
+      conditions: [{ type: "DisruptionTarget", status: "True", reason: "DeletionByTaintManager" }],
+      containerStatuses: [{ name: "main", state: { running: { startedAt: now.toISOString() } } }],
+    },
+  });
   const target = {
     namespace: "t",
     name: "a",
@@ -191,6 +199,7 @@ describe("a sandbox whose Pod is lost", () => {
   it.each([
     ["is gone without the word of its node", { pod: undefined }, "PodDeleted"],
     ["was ended by Kubernetes, for a node that is silent", { pod: byPodGc }, "NodeLost"],
+    ["was ended by Kubernetes after its deletion for a taint", { pod: byPodGcLater }, "NodeTaint"],
     [
       "is still being ended, and could not be captured",
       { pod: pod({ phase: "Running", metadata: ending }) },
