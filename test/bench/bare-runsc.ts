@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ContainerSpec } from "../../src/api/wire/cell-api.ts";
 import { type Link, spawnLink, startLink } from "../../src/cell/network/link.ts";
-import { engineFlags } from "../../src/cell/sandbox/engine.ts";
+import { engineFlags } from "../../src/cell/sandbox/engine-flags.ts";
 import { ociSpec } from "../../src/cell/sandbox/oci-spec.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { descendants, processesWith } from "../faults/processes.ts";

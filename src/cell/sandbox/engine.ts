@@ -6,6 +6,7 @@ import { identifyProcess, isProcessRunning, type ProcessIdentity, signalProcess 
 import { type ProgramResult, runProgram } from "../../base/run-program.ts";
 import { inLeaves, type SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
 import { engineFailure } from "./engine-build.ts";
+import { engineFlags } from "./engine-flags.ts";
 import { HeldCommand } from "./held-command.ts";
 import type { ImageWrites, SavedFiles, SavedImages, SavedMemory } from "./saved-image.ts";
 
@@ -39,6 +40,8 @@ export interface EngineOutput {
 }
 
 const commandTimeoutMilliseconds = 120_000;
+/** Longer than the largest memory or files take to load. */
+const loadTimeoutMilliseconds = 3_600_000;
 /** The slowest disk on which a checkpoint is completed. */
 const leastBytesPerMillisecond = 10 * 1024;
 
@@ -151,7 +154,8 @@ export class Engine {
 
   /** Resolves when every page of a restore is loaded. @throws RametError if some cannot be, and reads of them fail */
   async untilLoaded(): Promise<void> {
-    await this.#run(["wait", this.#loadsFiles ? "-fsrestore" : "-restore", this.#options.id]);
+    const args = ["wait", this.#loadsFiles ? "-fsrestore" : "-restore", this.#options.id];
+    await this.#run(args, undefined, loadTimeoutMilliseconds);
   }
 
   get pid(): number | undefined {
@@ -333,22 +337,3 @@ async function link(path: string, target: string): Promise<void> {
 function restoreCommand(imagePath: string, background: boolean): string[] {
   return ["restore", "--detach", ...(background ? ["--background"] : []), "--image-path", imagePath];
 }
-
-/**
- * The flags of every command. `--overlay2` adds where the writable layer is: in one hidden file, which a checkpoint holds
- * too. `--allow-suid` makes `sudo` work in agent images. The cell creates the control groups (src/cell/cgroup), in less than the
- * 60 ms that gVisor takes to move itself through every controller of cgroup v1.
- *
- * gVisor only logs differences between the spec of a checkpoint and that of its clone, which the controllers compare and name. It
- * compares annotations too, and would refuse to restore the memory of a sandbox that was started from the files of a checkpoint:
- * its spec has an annotation with the path of these files, which that of a clone does not have. The path cannot be the same in all
- * specs: containers are created before it is known what they start from, and checkpoints of earlier releases have another one or none.
- */
-export const engineFlags = [
-  "--ignore-cgroups",
-  "--network=sandbox",
-  "--host-settings=ignore",
-  "--allow-suid",
-  "--allow-rootfs-tar-annotation",
-  "--restore-spec-validation=warning",
-] as const;
