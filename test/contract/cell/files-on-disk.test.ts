@@ -80,6 +80,25 @@ describe.runIf(own.memory !== undefined)("files of a sandbox with 256 MiB of mem
     }
   });
 
+  it.each<[string, Contents]>([
+    ["files alone", ["filesystem"]],
+    ["memory too", ["memory", "filesystem"]],
+  ])("can be as large as the layer with a hole, whose clone has as little data: %s", async (_, contents) => {
+    const size = 10 * 1024 * mebibyte;
+    const cell = await boot("sparse");
+    const last =
+      'f = open("/sparse", "rb"); f.seek(-4, 2); print(f.tell(), f.read(), sum(f.seek(0) or f.read(1 << 20)))';
+    await python(cell, `f = open("/sparse", "wb"); f.seek(${size - 3}); f.write(b"end")`);
+    const checkpointId = `sparse-${contents.length}`;
+    const { manifestDigest, sizeBytes } = await cells.checkpoint(cell, checkpointId, { contents });
+    expect(sizeBytes).toBeLessThan(200 * mebibyte);
+    const clone = await cells.clone({ name: checkpointId, container }, { checkpointId, manifestDigest, contents });
+    onTestFinished(() => {
+      clone.process.kill("SIGTERM");
+    });
+    expect(await python(clone, last)).toBe(`${size - 4} b'\\x00end' 0`);
+  });
+
   it("can also be in /tmp, and are in a clone of files alone", async () => {
     const cell = await boot("tmp");
     expect(await cells.output(cell, "stat -c %a /tmp; head -c 400M /dev/zero > /tmp/zeros; du -m /tmp/zeros")).toBe(
