@@ -81,6 +81,30 @@ time.sleep(1000)`;
     await world.ramet("sandbox", "rm", "exact");
   });
 
+  it("clones and resumes files alone that are nearly as large as the memory limit", async () => {
+    await world.ramet("sandbox", "create", "--template", "half", "--name", "filed");
+    const digestIn = (name: string) => world.inSandbox(name, "sha256sum < /root/file");
+    await world.inSandbox("filed", "head -c 400M /dev/urandom > /root/file");
+    const digest = await digestIn("filed");
+    const id = await world.ramet("checkpoint", "create", "filed", "--contents", "filesystem");
+    const paused = await world.kubectl(
+      "get",
+      "checkpoint",
+      "-o",
+      `jsonpath={.items[?(@.status.checkpointId=="${id.trim()}")].status.ramet.pausedMilliseconds}`,
+    );
+    console.log(`400 MiB of files: paused for ${paused} ms`);
+    await world.ramet("sandbox", "create", "--from", id.trim(), "--name", "filed-clone");
+    expect(await digestIn("filed-clone")).toBe(digest);
+    await world.ramet("sandbox", "rm", "filed-clone");
+    const keep = JSON.stringify({ spec: { persistentContents: ["filesystem"] } });
+    await world.kubectl("patch", "sandbox", "filed", "--type=merge", "-p", keep);
+    await world.ramet("sandbox", "pause", "filed");
+    await world.ramet("sandbox", "resume", "filed");
+    expect(await digestIn("filed")).toBe(digest);
+    await world.ramet("sandbox", "rm", "filed");
+  });
+
   it("says that a sandbox exceeded its memory limit", async () => {
     await world.ramet("sandbox", "create", "--template", "half", "--name", "hog");
     const lost = await hold("hog", 600).then(() => "", String);

@@ -9,7 +9,7 @@ import { makeStoreSecret, openWorld, type World } from "./world.ts";
 
 const long = { timeout: 90_000, interval: 250 };
 /** The size of the files of a checkpoint and of a layer. */
-const mebibytes = 128;
+const mebibytes = 304;
 
 /** Tests the node's cache on one node, with a store in S3. A proxy counts what cells download. */
 describe("the cache of a node", () => {

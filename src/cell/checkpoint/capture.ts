@@ -159,12 +159,15 @@ async function captureFiles(
   subject: CaptureSubject,
   { path, phases }: CaptureInto,
 ): Promise<Capture> {
-  const cutAt = subject.clock.now().toISOString();
+  const { clock } = subject;
+  const [cutAt, since] = [clock.now().toISOString(), clock.monotonicMilliseconds()];
   const { skipped: count, names } = await phases.phase("layer", () => captureLayer(subject, path, maxBytes));
+  // Its programs are stopped meanwhile.
+  const pausedMilliseconds = clock.monotonicMilliseconds() - since;
   if (!keepRunning) await subject.sandbox.engine.pause();
   // A guest of an earlier release counts sockets too, and names none.
   const leftOut = names.length > 0 ? { count, names } : undefined;
-  return { cutAt, pausedMilliseconds: 0, held: !keepRunning, ...defined({ leftOut }) };
+  return { cutAt, pausedMilliseconds, held: !keepRunning, ...defined({ leftOut }) };
 }
 
 /** Pauses the sandbox, captures it, and resumes it unless it is to be stopped. */
