@@ -205,7 +205,7 @@ const RametSandboxStatus = z.object({
         "Why the last capture has failed, and when it is repeated. Restored: that, or the limit that has ended the Pod.",
       ),
       checkpoint: OptionalText.describe("The automatic Checkpoint from which it continues. Later work is lost."),
-      savedAt: Time.optional().describe("When that was captured."),
+      savedAt: Time.optional().describe("When its state was captured."),
       priority: int32.optional().describe("That of the Pod. Absent: 0."),
       attempts: int32.optional().describe("How often it was lost in a row soon after it had continued."),
     })

@@ -18,11 +18,19 @@ export function disruptionMetrics(registry: Registry) {
     labelNames: ["cause", "outcome"],
     buckets: [0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900],
   });
+  const downtime = group.histogram({
+    name: "ramet_sandbox_downtime_seconds",
+    help: "Seconds from the capture of a sandbox whose Pod others ended until it responded in its next Pod, by cause.",
+    labelNames: ["cause"],
+    buckets: [0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900],
+  });
   return {
-    ended: ({ cause, outcome, at, endedAt = "" }: Disruption) => {
+    ended: ({ cause, outcome, at, savedAt = "", endedAt = "" }: Disruption) => {
       ended.inc({ cause, outcome });
-      const milliseconds = Date.parse(endedAt) - Date.parse(at);
-      if (continued.has(outcome) && milliseconds >= 0) seconds.observe({ cause, outcome }, milliseconds / 1000);
+      const since = (time: string) => (Date.parse(endedAt) - Date.parse(time)) / 1000;
+      if (continued.has(outcome) && since(at) >= 0) seconds.observe({ cause, outcome }, since(at));
+      // Before that, it has served.
+      if (outcome === "Migrated" && since(savedAt) >= 0) downtime.observe({ cause }, since(savedAt));
     },
     close: () => {
       group.close();

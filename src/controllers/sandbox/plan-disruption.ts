@@ -141,7 +141,8 @@ function captured(state: SandboxState, disruption: Disruption, checkpoint: Check
   const status = paused(state, pauseOf, { message: `${message}, and ${next}`, ready: message });
   const outcome = isKept ? "Paused" : "Migrating";
   const { problem: _, ...begun } = disruption;
-  return { actions: pause, status: withDisruption(status, { ...begun, outcome }) };
+  const savedAt = checkpoint.status?.ramet?.cutAt;
+  return { actions: pause, status: withDisruption(status, { ...begun, outcome, ...defined({ savedAt }) }) };
 }
 
 /**

@@ -151,7 +151,7 @@ it("rejects a manifest of a newer version or of another checkpoint", async () =>
     await writeFile(path, JSON.stringify(value));
     return digestOf(Buffer.from(JSON.stringify(value)));
   };
-  const newer = await put({ ...manifest, v: 4, files: "in another form" });
+  const newer = await put({ ...manifest, v: 5, files: "in another form" });
   await expect(restore(s, ref, newer)).rejects.toMatchObject({ code: "CheckpointTooNew" });
   const foreign = await put({ ...manifest, namespace: "team-b" });
   await expect(restore(s, ref, foreign)).rejects.toMatchObject({
