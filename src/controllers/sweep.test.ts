@@ -295,6 +295,28 @@ describe("sweeping the store", () => {
     ]);
   });
 
+  it("keeps layers while a capture is not adopted whose sandbox was deleted, as it may be on them", async () => {
+    const { metadata, ...rest } = onLayer("capture", "none");
+    const checkpoint = (phase: string): Checkpoint => ({
+      ...rest,
+      metadata,
+      spec: { ...rest.spec, sandboxName: "deleted" },
+      status: { phase },
+    });
+    const none = { items: [], resourceVersion: "1" };
+    const livenessWith = (phase: string) =>
+      livenessIn(
+        {
+          store: { list: () => [checkpoint(phase)] },
+          resource: { list: () => Promise.resolve(none) },
+          sandboxes: { list: () => Promise.resolve(none) },
+        },
+        new AbortController().signal,
+      )(id("layer"));
+    expect(await livenessWith("Creating")).toBe("unfinished");
+    expect(await livenessWith("Pending")).toBe("absent");
+  });
+
   it("keeps the data of namespaces that the controllers do not serve, without asking about them", async () => {
     const objects = () => Promise.reject(new RametError("Forbidden", "not served"));
     const { store, clock, sweep, end, logged } = open({ objects, follows: (namespace) => namespace !== "t" });

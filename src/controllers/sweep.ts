@@ -1,6 +1,6 @@
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
-import { isUnfinished, layerIdsOf } from "../api/state/checkpoint.ts";
+import { hasBegun, isUnfinished, layerIdsOf } from "../api/state/checkpoint.ts";
 import { storeCodes } from "../api/store/store-report.ts";
 import type { Backend, CheckpointLiveness, CheckpointName, Swept } from "../backends/backend.ts";
 import { type Backends, capturesVolumes } from "../backends/backends.ts";
@@ -236,8 +236,20 @@ export function livenessIn(
     const found = known.get(keyOfData(name)) ?? (await resource.list({ namespace, signal })).items.find(isIt);
     if (found !== undefined) return isUnfinished(found) ? "unfinished" : "finished";
     const running = (await sandboxes.list({ namespace, signal })).items;
-    return running.some(({ status }) => status?.ramet?.layers?.includes(name.checkpointId)) ? "finished" : "absent";
+    if (running.some(({ status }) => status?.ramet?.layers?.includes(name.checkpointId))) return "finished";
+    return store.list().some((one) => mayNeed(one, name, running)) ? "unfinished" : "absent";
   };
+}
+
+/** Whether a capture has begun whose sandbox is deleted: nobody knows on which layers its data is until that is adopted. */
+function mayNeed(
+  checkpoint: Checkpoint,
+  { namespace }: CheckpointName,
+  running: readonly Pick<Sandbox, "metadata">[],
+): boolean {
+  const { metadata, spec } = checkpoint;
+  if (metadata.namespace !== namespace || !isUnfinished(checkpoint) || !hasBegun(checkpoint)) return false;
+  return !running.some((sandbox) => sandbox.metadata.name === (spec.sandboxName ?? spec.podName));
 }
 
 /** The data of its own, that which it shares with another checkpoint, and its layers. A failed one needs none. */
