@@ -26,6 +26,7 @@ func stopOthers(ctx context.Context, proc string) (resume func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	var stopped []int
+	known := map[int]bool{}
 	resume = func() {
 		// A shell must not find that what it waits for has stopped.
 		for _, pid := range slices.Backward(stopped) {
@@ -38,13 +39,15 @@ func stopOthers(ctx context.Context, proc string) (resume func(), err error) {
 			return resume, err
 		}
 		for _, pid := range running {
-			if slices.Contains(stopped, pid) {
+			// Another process may have let it run on.
+			if err := syscall.Kill(pid, syscall.SIGSTOP); err == syscall.ESRCH {
 				continue
-			}
-			if err := syscall.Kill(pid, syscall.SIGSTOP); err == nil {
-				stopped = append(stopped, pid)
-			} else if err != syscall.ESRCH {
+			} else if err != nil {
 				return resume, err
+			}
+			if !known[pid] {
+				known[pid] = true
+				stopped = append(stopped, pid)
 			}
 		}
 		select {
