@@ -137,10 +137,10 @@ export class Files {
   async watchDir(
     path: string,
     onEvent: (event: FilesystemEvent) => void | Promise<void>,
-    { recursive = false, timeoutMs = 60_000, onExit, ...options }: WatchOptions = {},
+    { recursive = false, onExit, ...options }: WatchOptions = {},
   ): Promise<WatchHandle> {
     const disconnect = new AbortController();
-    const streaming = { ...options, timeoutMs, disconnect };
+    const streaming = { ...options, disconnect };
     const messages = await openStream(this.#guest, "filesystem.Filesystem/WatchDir", { path, recursive }, streaming);
     // The first message tells that it has begun, or why not.
     await messages.next();

@@ -25,7 +25,7 @@ export interface Message {
 }
 
 /** A message of a Connect stream: one byte of flags, four bytes of length, JSON. */
-export function envelope(message: object): Uint8Array<ArrayBuffer> {
+function envelope(message: object): Uint8Array<ArrayBuffer> {
   const body = new TextEncoder().encode(JSON.stringify(message));
   const whole = new Uint8Array(5 + body.length);
   new DataView(whole.buffer).setUint32(1, body.length);
@@ -37,7 +37,7 @@ const endFlag = 2;
 const headBytes = 5;
 
 /** @throws RametError the error in the last message; LostStream without it */
-export async function* messagesIn(answer: Answer, silenceMs: number): AsyncGenerator<Message> {
+async function* messagesIn(answer: Answer, silenceMs: number): AsyncGenerator<Message> {
   let parts: Uint8Array[] = [];
   let [length, end] = [0, headBytes];
   for await (const bytes of answer.bytes(silenceMs)) {
@@ -74,10 +74,10 @@ function joined(parts: readonly Uint8Array[], length: number): Uint8Array {
   return whole;
 }
 
-export interface StreamOptions extends RequestOptions {
+interface StreamOptions extends RequestOptions {
   user?: string;
-  /** The guest ends the stream after this time; 0: never. */
-  timeoutMs: number;
+  /** The guest ends the stream after this time; 0: never. @default 60 s */
+  timeoutMs?: number;
   disconnect: AbortController;
 }
 
@@ -86,7 +86,7 @@ export async function openStream(
   guest: Guest,
   method: string,
   message: object,
-  { user, timeoutMs, requestTimeoutMs, signal, disconnect }: StreamOptions,
+  { user, timeoutMs = 60_000, requestTimeoutMs, signal, disconnect }: StreamOptions,
 ): Promise<AsyncGenerator<Message>> {
   // While there is nothing to report, the guest sends messages, so that a lost connection is found.
   const silenceMs = Math.max(requestTimeoutMs ?? guest.silenceMs, 2_000);

@@ -243,8 +243,7 @@ async function open(
   options: Opening,
 ): Promise<CommandHandle> {
   const disconnect = new AbortController();
-  const streaming = { timeoutMs: 60_000, ...options, disconnect };
-  const messages = await openStream(guest, `process.Process/${method}`, message, streaming);
+  const messages = await openStream(guest, `process.Process/${method}`, message, { ...options, disconnect });
   const first = await messages.next();
   const pid = first.done === true ? undefined : first.value.event?.start?.pid;
   if (pid === undefined) throw new LostStream();
