@@ -25,11 +25,19 @@ export class StatusWriter<T extends WithStatus> {
   readonly #settled = new Map<string, { desired: object; made: object }>();
 
   readonly #withGeneration: boolean;
+  readonly #deciding: readonly string[];
 
-  /** @param options.observedGeneration whether the kind's status has that field. @default true */
-  constructor(resource: ResourceClient<T>, options: { observedGeneration?: boolean } = {}) {
+  /**
+   * @param options.observedGeneration whether the kind's status has that field. @default true
+   * @param options.deciding the fields from which statuses are made: one that was changed since refuses a write. @default `phase`
+   */
+  constructor(
+    resource: ResourceClient<T>,
+    { observedGeneration = true, deciding = ["phase"] }: { observedGeneration?: boolean; deciding?: string[] } = {},
+  ) {
     this.#resource = resource;
-    this.#withGeneration = options.observedGeneration ?? true;
+    this.#withGeneration = observedGeneration;
+    this.#deciding = deciding;
   }
 
   /** The object after this writer's last write, if that was based on this object. */
@@ -43,8 +51,8 @@ export class StatusWriter<T extends WithStatus> {
    *
    * @param object from an informer or the API server, with the observed generation
    * @param options.unlessChanged labels on which the status depends; one that is missing may appear
-   * @throws RametError `NotFound` or `Conflict` if the object was deleted, even if another one has its name, or a label was changed; or if
-   *   its phase or its Pod was: a process that does not lead any more may write late
+   * @throws RametError `NotFound` or `Conflict` if the object was deleted, even if another one has its name, or a label or a deciding field
+   *   was changed: a process that does not lead any more may write late
    */
   async write(object: T, status: NonNullable<T["status"]>, options: WriteOptions = {}): Promise<T> {
     const seen = this.latest(object);
@@ -67,7 +75,7 @@ export class StatusWriter<T extends WithStatus> {
     // A merge patch cannot guard the UID: in one for a custom resource's status, the API server reads only the status.
     const guards = [
       { op: "test" as const, path: "/metadata/uid", value: uid },
-      ...foundIn(object).map(({ path, value }) => ({ op: "test" as const, path, value })),
+      ...foundIn(object, this.#deciding).map(({ path, value }) => ({ op: "test" as const, path, value })),
       ...unlessChanged.flatMap((label) => {
         const value = labels[label];
         return value === undefined ? [] : [{ op: "test" as const, path: pointerTo("/metadata/labels", label), value }];
@@ -81,7 +89,7 @@ export class StatusWriter<T extends WithStatus> {
     } catch (error) {
       if (apiStatusOf(error)?.httpStatus !== 422) throw error;
       const now = await this.#resource.get(object.metadata, call);
-      const why = whyRefused(object, now, unlessChanged);
+      const why = whyRefused(object, now, { unlessChanged, deciding: this.#deciding });
       if (why === undefined) throw error;
       const what = `Writing the status of ${this.#resource.ref.kind} ${keyOf(object.metadata)} failed`;
       throw new RametError("Conflict", `${what}: ${why}`, { cause: error });
@@ -104,22 +112,29 @@ export class StatusWriter<T extends WithStatus> {
   }
 }
 
-function whyRefused(object: WithStatus, now: WithStatus, unlessChanged: readonly string[]): string | undefined {
+function whyRefused(
+  object: WithStatus,
+  now: WithStatus,
+  { unlessChanged, deciding }: { unlessChanged: readonly string[]; deciding: readonly string[] },
+): string | undefined {
   const { metadata } = object;
   if (now.metadata.uid !== metadata.uid) return "it was deleted, and another one has its name";
   const label = unlessChanged.find((one) => now.metadata.labels?.[one] !== metadata.labels?.[one]);
   if (label !== undefined) return `its label ${label} was changed`;
-  return isDeepStrictEqual(foundIn(now), foundIn(object)) ? undefined : "its phase or its Pod was changed";
+  const isSame = isDeepStrictEqual(foundIn(now, deciding), foundIn(object, deciding));
+  return isSame ? undefined : "its phase or its Pod was changed";
 }
 
 /** What an object must still have when a status is written that was made from it. The API server takes null for a missing field. */
-function foundIn({ status }: WithStatus): { path: string; value: unknown }[] {
+function foundIn({ status }: WithStatus, deciding: readonly string[]): { path: string; value: unknown }[] {
   if (status === undefined) return [{ path: "/status", value: null }];
-  const { phase, podInfo } = status as { phase?: unknown; podInfo?: { podUID?: unknown } };
-  return [
-    { path: "/status/phase", value: phase },
-    { path: "/status/podInfo/podUID", value: podInfo?.podUID },
-  ].filter(({ value }) => value !== undefined);
+  return deciding
+    .map((field) => {
+      const parts = field.split(".");
+      const value = parts.reduce<unknown>((at, part) => (isFields(at) ? at[part] : undefined), status);
+      return { path: parts.reduce(pointerTo, "/status"), value };
+    })
+    .filter(({ value }) => value !== undefined);
 }
 
 /** A JSON pointer (RFC 6901). */

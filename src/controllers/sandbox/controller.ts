@@ -224,7 +224,7 @@ export function sandboxController(parts: ControllerParts): Controller {
   });
   const dependencies: SandboxDependencies = {
     ...parts,
-    statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),
+    statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource, { deciding: ["phase", "podInfo.podUID"] }),
     calls: new CellCalls({ clock, random, pods: informers.pods, pullTimeoutMilliseconds, enqueue: requeues.enqueue }),
     credentialValues: new CredentialValues(parts.client, parts.credentialKeys, clock),
     // Also for a sandbox that is deleted meanwhile, with its status.
