@@ -98,7 +98,7 @@ export async function readRecipeSecrets(
   }
 }
 
-/** Deletes the Secret of the recipe, also that of an earlier one. Who may not read Secrets has written none. */
+/** Deletes the Secret of the recipe, also that of an earlier one. A user who cannot read Secrets has written none. */
 export async function deleteRecipeSecret(
   client: KubeClient,
   { name, namespace, owner, secrets }: NamedSnapshotInputs,

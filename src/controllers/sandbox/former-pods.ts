@@ -1,7 +1,6 @@
 import type { RametSandboxStatus, Sandbox } from "../../api/kinds/sandbox.ts";
 import { isLocalNode } from "../../api/names/system-names.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { isNodeReady } from "../../api/state/node.ts";
 import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import type { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
@@ -70,12 +69,6 @@ export class FormerPods {
   startingIn({ metadata }: Pod): KnownCell | undefined {
     const cell = this.#started.get(keyOf(metadata));
     return cell?.podUID === metadata.uid ? cell : undefined;
-  }
-
-  /** Whether the node of a Pod does not respond. One that is gone is known to have ended its Pods. */
-  isSilent({ spec }: Pod): boolean {
-    const node = this.#nodes.store.get(spec.nodeName ?? "");
-    return node !== undefined && !isNodeReady(node);
   }
 
   forget(key: string): void {

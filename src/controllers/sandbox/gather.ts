@@ -13,6 +13,7 @@ import { termsOfVolumes } from "../../kube/volumes/volumes.ts";
 import { desiredEgress, type DesiredEgress, egressTemplate } from "../origin/egress.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../origin/origin.ts";
 import { isStarting } from "../../api/state/sandbox.ts";
+import { isNodeReady } from "../../api/state/node.ts";
 import { placementOf, tolerationsOf } from "../../api/state/target.ts";
 import { isAutomatic, isCloneable, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
 import { capturedPodUid, isUnderWay, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
@@ -75,7 +76,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     automatic: all.filter(isAutomatic),
     otherCheckpoint: otherCheckpoint(cache.checkpointsOf(keyOf(sandbox.metadata))),
     departure: await departureOf(sandbox, pod, dependencies),
-    isNodeSilent: pod !== undefined && formerPods.isSilent(pod),
+    isNodeSilent: isNodeSilent(pod, dependencies),
     ...cellsOf(sandbox, { pod, pauseCheckpoint }, formerPods),
     removedStopped: new Set(
       (sandbox.status?.ramet?.removedPods ?? [])
@@ -94,6 +95,12 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     slowInMilliseconds: calls.slowInMilliseconds(sandbox),
     now: clock.now(),
   };
+}
+
+/** A node that is gone is known to have ended its Pods. */
+function isNodeSilent(pod: Pod | undefined, { nodes }: Pick<SandboxDependencies, "nodes">): boolean {
+  const node = nodes.store.get(pod?.spec.nodeName ?? "");
+  return node !== undefined && !isNodeReady(node);
 }
 
 function cellsOf(

@@ -36,10 +36,15 @@ export function objectsOf({ sizeBytes, objectBytes = Infinity }: Pick<ManifestFi
   });
 }
 
+/** The numbers of the objects of each file. */
+export function numbersOf(files: readonly ManifestFile[]): number[][] {
+  let next = 0;
+  return files.map((file) => objectsOf(file).map(() => next++));
+}
+
 /** The keys of the objects of each file. */
 export function keysOf(ref: CheckpointRef, attempt: string, files: readonly ManifestFile[]): string[][] {
-  let next = 0;
-  return files.map((file) => objectsOf(file).map(() => fileKey(ref, attempt, next++)));
+  return numbersOf(files).map((numbers) => numbers.map((number) => fileKey(ref, attempt, number)));
 }
 
 const publicationName = "manifest.json";

@@ -12,7 +12,7 @@ import { writeWithHoles } from "../directory/durable.ts";
 import { type Manifest, type ManifestFile, decodeManifest, lost, objectUnitBytes, sizeOf } from "../manifest.ts";
 import type { OpenForReadOptions, ReadSession, SharedEntry } from "../sessions.ts";
 import { allOrNone } from "./client-calls.ts";
-import { isPublicationUrl, objectsOf, readPublished } from "./layout.ts";
+import { isPublicationUrl, numbersOf, readPublished } from "./layout.ts";
 import { type SignedResponse, callSigned, inCell } from "./signed-http.ts";
 
 /** Implements `openForRead` for a bucket. Resolves when the whole checkpoint is downloaded. */
@@ -25,14 +25,10 @@ export async function openObjectsForRead(grant: ObjectsReadGrant, options: OpenF
     if (publication === undefined) throw lost(grant, "it is not in the store");
     const manifest = decodeManifest(publication.manifestBytes, grant, grant.manifestDigest);
     await options.onStep?.("manifest");
-    let taken = 0;
-    const found = manifest.files.map((file) => {
-      const count = objectsOf(file).length;
-      return { file, objects: grant.files.slice(taken, (taken += count)), count };
-    });
+    const numbers = numbersOf(manifest.files);
     const download = async (directory: string): Promise<void> => {
-      await allOrNone(options.signal, found, ({ file, objects, count }, signal) => {
-        if (objects.length < count) throw lost(grant, "it was published after its grant was created");
+      await allOrNone(options.signal, manifest.files, (file, signal, at) => {
+        const objects = numbers[at]?.map((number) => grant.files[number]) ?? [];
         return downloadFile(grant, file, { objects, path: join(directory, file.name), clock, signal });
       });
     };
@@ -98,6 +94,9 @@ const parallelParts = 4;
 /** Hashing yields to the event loop after each slice, so that the cell stays responsive. */
 const sliceBytes = 1 << 20;
 
+/** Of each object of a file. Undefined: the grant has none. */
+type SignedObjects = readonly (SignedRequest | undefined)[];
+
 /**
  * Downloads a file of a checkpoint in parallel parts, and hashes the parts in order.
  * @throws RametError `CheckpointLost` if the file does not match the manifest
@@ -105,8 +104,9 @@ const sliceBytes = 1 << 20;
 async function downloadFile(
   grant: ObjectsReadGrant,
   file: ManifestFile,
-  { objects, path, clock, signal }: { objects: SignedRequest[]; path: string; clock: Clock; signal: AbortSignal },
+  { objects, path, clock, signal }: { objects: SignedObjects; path: string; clock: Clock; signal: AbortSignal },
 ): Promise<void> {
+  if (objects.includes(undefined)) throw lost(grant, "it was published after its grant was created");
   const target = await open(path, "wx", 0o400);
   try {
     const digest = await download(objects, file, { target, clock, signal });
@@ -120,7 +120,7 @@ async function downloadFile(
 
 /** Writes all parts to `target`. @returns the digest, or undefined if a part is missing */
 async function download(
-  objects: readonly SignedRequest[],
+  objects: SignedObjects,
   { sizeBytes, objectBytes = Infinity }: ManifestFile,
   { target, clock, signal }: { target: FileHandle; clock: Clock; signal: AbortSignal },
 ): Promise<string | undefined> {
