@@ -503,6 +503,18 @@ it("keeps room for a captured sandbox on nodes with the CPU of the node that it 
   expect(asked).toEqual(["old", "old", "old", "old"]);
 });
 
+it("keeps room for a captured sandbox also after a restart, as its template requests it", async () => {
+  const { run, sandboxes, nodes, of } = world();
+  nodes.put(node("old", { unschedulable: true }));
+  run("a", {}, { memory: "5Gi" });
+  const containers = [{ name: "main", image: "i", resources: { requests: { memory: "4Gi" } } }];
+  const own = sandbox("b", { phase: "Paused", disruption: underWay, spec: { template: { spec: { containers } } } });
+  sandboxes.put(own);
+  expect(await of("a")).toMatchObject({ turn: "noTarget" });
+  sandboxes.remove(own, true);
+  expect(await of("a")).toMatchObject({ turn: "now" });
+});
+
 it("resumes a sandbox that no node took when a node is added, uncordoned or ready again, and after some minutes", async () => {
   const { clock, nodes, sandboxes, read } = world();
   const waiting = (seconds: number) => {

@@ -186,6 +186,14 @@ export function podOrLast({ pods, sandboxes }: Pick<Informers, "pods" | "sandbox
   return (key: string): Pod | undefined => pods.store.get(key) ?? last.get(key);
 }
 
+/**
+ * As the template of a sandbox has it, for one whose last Pod was removed before these controllers ran. The cell needs some more.
+ * Undefined: the sandbox names a template, which may have changed.
+ */
+export function podOfTemplate({ metadata, spec }: Sandbox): Pod | undefined {
+  return spec.template === undefined ? undefined : Pod.safeParse({ ...spec.template, metadata }).data;
+}
+
 /** Where a captured sandbox continues. Its memory needs a CPU like that of its last node. */
 export function placeOfMoving(
   { pod, nodeName }: { pod?: Pod; nodeName: string },

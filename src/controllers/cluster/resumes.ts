@@ -1,7 +1,7 @@
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { keyOf } from "../../kube/object.ts";
-import { awaitsNode, isCaptured, orderOf, takesTurn } from "./move-facts.ts";
+import { awaitsNode, isCaptured, orderOf, podOfTemplate, takesTurn } from "./move-facts.ts";
 import { isUnderWay } from "./pause-checkpoint.ts";
 import { type Moving, planCaptures, planResumes, type Turn } from "./plan-moves.ts";
 import { cellRuns, unscheduledWords } from "./pod-facts.ts";
@@ -45,10 +45,11 @@ export function underWay({
 }: Omit<ResumingSandboxes, "podOf" | "atOnce">): (Moving & { pod?: Pod })[] {
   return all
     .filter((one) => takesTurn(one, now, gainedAt))
-    .flatMap(({ metadata, status }) => {
+    .flatMap((sandbox) => {
+      const { metadata, status } = sandbox;
       const { phase, podInfo: { nodeName = "" } = {} } = status ?? {};
       const moving = { namespace: metadata.namespace, nodeName, isResuming: phase === "Resuming" };
-      const pod = podOrLast(keyOf(metadata));
+      const pod = podOrLast(keyOf(metadata)) ?? podOfTemplate(sandbox);
       if (pod === undefined || (moving.isResuming && pod.spec.nodeName !== undefined)) return [moving];
       return moving.isResuming && unscheduledWords(pod) !== undefined ? [] : [{ ...moving, pod }];
     });
