@@ -131,6 +131,12 @@ interface Piece {
   digest: string;
 }
 
+/** How many bytes of the pages are of the writable layer. 0 if an earlier release has captured them with memory. */
+export function writtenBytesIn({ contents, files }: Manifest): number {
+  const { sizeBytes = 0, split } = files.find(({ name }) => name === pagesFile) ?? {};
+  return sizeBytes - (contents.includes("memory") ? (split?.atBytes ?? sizeBytes) : 0);
+}
+
 /** What a checkpoint consists of. Undefined: it is encrypted, or an earlier release has captured its memory. */
 export function piecesOf({ contents, files, encryption }: Manifest): Piece[] | undefined {
   if (encryption !== undefined) return undefined;

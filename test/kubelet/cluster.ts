@@ -96,6 +96,7 @@ export async function startCluster(setting: ClusterSetting): Promise<KubeletClus
     cgroup: setting.cgroup,
     kubeconfig,
     clientCAFile: pki.caPath,
+    disk: "xfs",
   });
   const s3 = await startS3(dir, start, untilReady);
   await startRegistries(dir, start, untilReady);

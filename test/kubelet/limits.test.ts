@@ -1,9 +1,10 @@
-import { existsSync, globSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { constants, existsSync, globSync } from "node:fs";
+import { access, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { imageNames } from "./images.ts";
 import { cellSeccompProfile } from "./node.ts";
+import { processesOf } from "./pod-processes.ts";
 import { makeStoreSecret, openWorld, type World } from "./world.ts";
 
 const long = { timeout: 90_000, interval: 250 };
@@ -86,6 +87,7 @@ time.sleep(1000)`;
     const digestIn = (name: string) => world.inSandbox(name, "sha256sum < /root/file");
     await world.inSandbox("filed", "head -c 400M /dev/urandom > /root/file");
     const digest = await digestIn("filed");
+    await expectGofer(await world.kubectl("get", "pod", "filed", "-o", "jsonpath={.metadata.uid}"));
     const id = await world.ramet("checkpoint", "create", "filed", "--contents", "filesystem");
     const paused = await world.kubectl(
       "get",
@@ -140,6 +142,14 @@ time.sleep(1000)`;
     expect(await readFile(quota ?? "", "utf8")).toBe("10000\n");
   });
 });
+
+/** Expects that a Pod's cell has the program that shares blocks of the disk: test/contract/cell/shared-blocks.test.ts. */
+async function expectGofer(uid: string): Promise<void> {
+  const [cell = ""] = await processesOf(uid, "cell.cjs");
+  const environment = (await readFile(`/proc/${cell}/environ`, "utf8")).split("\0");
+  expect(environment).toContain("RAMET_SIDE_PROGRAMS=/usr/local/bin/gvisor-bin");
+  await access(`/proc/${cell}/root/usr/local/bin/gvisor-bin/checkpointgofer`, constants.X_OK);
+}
 
 function template(name: string, resources: object, annotations: Record<string, string> = {}): string {
   return JSON.stringify({

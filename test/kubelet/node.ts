@@ -5,6 +5,7 @@ import { stringify } from "yaml";
 import { systemClock as clock } from "../../src/base/clock.ts";
 import { startChild, type Child, waitUntilReady } from "../../src/local/control-plane/child.ts";
 import { runProgram } from "../../src/local/tools/run-program.ts";
+import { mountXfs } from "../setup/xfs-disk.ts";
 import type { NodeToolName } from "./node-tools.ts";
 
 /** The files and names that main.ts prepares before it enters the namespaces. */
@@ -40,6 +41,8 @@ export interface NodeOptions {
   cgroup: string;
   kubeconfig: string;
   clientCAFile: string;
+  /** The file system of its Pods' volumes. XFS, the default of nodes on EKS, where it can be mounted. @default the machine's */
+  disk?: "xfs";
   /** The process with the node's network and mounts. @default this one's */
   namespacesOf?: number;
 }
@@ -203,13 +206,22 @@ function entering({ namespacesOf }: NodeOptions, program: string, args: string[]
 
 /** The sockets and the state of the node's programs disappear with these mounts. The kubelet's mounts must propagate into containers. */
 async function makeMounts(
-  { dir }: NodeOptions,
+  { dir, disk }: NodeOptions,
   run: (program: string, args: string[]) => Promise<unknown>,
 ): Promise<void> {
   await run("mount", ["-t", "tmpfs", "tmpfs", "/run"]);
   const kubelet = join(dir, "kubelet");
   await mkdir(kubelet);
-  await run("mount", ["--bind", kubelet, kubelet]);
+  const bind = () => run("mount", ["--bind", kubelet, kubelet]);
+  if (disk === undefined) await bind();
+  else {
+    await mountXfs({ image: join(dir, "kubelet.xfs"), path: kubelet, gibibytes: 24 }, run).catch(
+      async (error: unknown) => {
+        console.error(`The node's disk is not XFS, because that cannot be mounted here: ${String(error)}`);
+        await bind();
+      },
+    );
+  }
   await run("mount", ["--make-rshared", kubelet]);
 }
 

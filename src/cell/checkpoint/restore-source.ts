@@ -4,7 +4,7 @@ import { type EngineBuild, missingFeatures } from "../../api/engine/engine.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Grant, LayerRef } from "../../api/wire/grant.ts";
-import { isLayer, type Manifest, sizeOf } from "../../store/manifest.ts";
+import { isLayer, type Manifest, sizeOf, writtenBytesIn } from "../../store/manifest.ts";
 import { openForRead } from "../../store/open.ts";
 import type { ReadSession } from "../../store/sessions.ts";
 import { inQuantity } from "../cgroup/plan.ts";
@@ -88,7 +88,7 @@ export async function openRestoreSource(
   const { generation, engine } = manifest;
   return {
     layers,
-    origin: { imagePath, background, clonedBytes: manifest.clonedBytes ?? 0 },
+    origin: { imagePath, background, writtenBytes: writtenBytesIn(manifest) },
     memory: background ? "loading" : "loaded",
     layerBytes: layerBytesOf(manifest.container),
     generation,
@@ -152,9 +152,9 @@ function layerOf(
 /** Releases before the writable layer was on disk captured files alone as one tar. */
 const tarName = "filesystem.tar";
 
-function savedFiles({ files, clonedBytes = 0 }: Manifest, imagePath: string): SavedFiles {
-  const hasTar = files.some(({ name }) => name === tarName);
-  return hasTar ? { tar: `${imagePath}/${tarName}` } : { imagePath, clonedBytes };
+function savedFiles(manifest: Manifest, imagePath: string): SavedFiles {
+  const hasTar = manifest.files.some(({ name }) => name === tarName);
+  return hasTar ? { tar: `${imagePath}/${tarName}` } : { imagePath, writtenBytes: writtenBytesIn(manifest) };
 }
 
 type Needing = Pick<Manifest, "checkpointId" | "contents" | "engine">;

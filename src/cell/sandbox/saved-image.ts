@@ -10,8 +10,8 @@ import type { RootDirectory } from "./root-directories.ts";
 /** The files of a checkpoint. */
 interface SavedImage {
   imagePath: string;
-  /** @see Manifest.clonedBytes */
-  clonedBytes: number;
+  /** How many bytes of its pages are of the writable layer. 0 if unknown. */
+  writtenBytes: number;
 }
 
 /** The memory image of a checkpoint. */
@@ -96,8 +96,8 @@ export class SavedImages {
     };
   }
 
-  async toRead({ imagePath, clonedBytes }: SavedImage): Promise<ReadImage> {
-    const byGofer = (await this.canClone(imagePath, clonedBytes)) && (await hasOwnPages(imagePath));
+  async toRead({ imagePath, writtenBytes }: SavedImage): Promise<ReadImage> {
+    const byGofer = (await this.canClone(imagePath, writtenBytes)) && (await hasOwnPages(imagePath));
     return { path: byGofer ? await this.#optionsFor(imagePath) : imagePath, byGofer };
   }
 

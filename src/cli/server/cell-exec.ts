@@ -1,9 +1,10 @@
 import { cp, mkdir, realpath } from "node:fs/promises";
 import { unlessMissing } from "../../local/files.ts";
-import { basename, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { delay } from "../../base/clock.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
+import { goferName } from "../../cell/sandbox/saved-image.ts";
 import { guestInContainer } from "../../cell/server/container-access.ts";
 import { cellSetting } from "../../cell/setting/cell-setting.ts";
 import { acquireTools, type AcquireOptions } from "../../local/tools/acquire-tools.ts";
@@ -52,25 +53,29 @@ export async function setUpCell(
   for (const path of await placeCellPrograms(directory, { clock, signal, progress })) printLine(stdout, path);
 }
 
+/** Where gVisor looks for its side programs, beside itself. */
+const sidePrograms = "gvisor-bin";
 const names = ["runsc", "ramet-guest", "ramet-link"] as const;
 
 /**
- * Copies the programs that a cell runs into a directory: gVisor with its side programs, guest and link. Replaces existing
- * files.
+ * Copies the programs that a cell runs into a directory: gVisor, guest and link, and below `gvisor-bin` gVisor's side programs with
+ * Ramet's gofer in place of gVisor's. Replaces existing files.
  * @throws RametError `ToolMissing`, `InvalidArgument` if the directory is not writable, `Canceled`
  */
 async function placeCellPrograms(
   directory: string,
   options: Pick<AcquireOptions<string>, "clock" | "signal" | "progress">,
 ): Promise<string[]> {
-  const tools = await acquireTools({ ...options, names });
-  const sideProgramsPath = join(dirname(await realpath(tools.runsc)), "gvisor-bin");
+  const tools = await acquireTools({ ...options, names: [...names, "ramet-gofer"] });
+  const own = join(dirname(await realpath(tools.runsc)), sidePrograms);
+  const gofer = join(directory, sidePrograms, goferName);
   try {
-    await mkdir(directory, { recursive: true });
+    await mkdir(join(directory, sidePrograms), { recursive: true });
     for (const name of names) await cp(await realpath(tools[name]), join(directory, name));
-    await cp(sideProgramsPath, join(directory, basename(sideProgramsPath)), { recursive: true }).catch(unlessMissing);
+    await cp(own, join(directory, sidePrograms), { recursive: true }).catch(unlessMissing);
+    await cp(await realpath(tools["ramet-gofer"]), gofer);
   } catch (error) {
     throw new RametError("InvalidArgument", `Writing to ${directory} failed: ${textOfError(error)}`, { cause: error });
   }
-  return names.map((name) => join(directory, name));
+  return [...names.map((name) => join(directory, name)), gofer];
 }

@@ -12,6 +12,7 @@ import { Manifest } from "../../../src/store/manifest.ts";
 import { sentries } from "../../setup/cell-processes.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { both, Cells, namespace } from "../../setup/cells.ts";
+import { mountXfs } from "../../setup/xfs-disk.ts";
 
 const run = promisify(execFile);
 const mebibyte = 1024 ** 2;
@@ -24,9 +25,7 @@ async function xfsDisk(): Promise<{ path: string; unmount: () => Promise<void> }
   const remove = (): Promise<void> => rm(directory, { recursive: true, force: true });
   try {
     await mkdir(path);
-    await run("truncate", ["-s", "4G", image]);
-    await run("mkfs.xfs", ["-q", "-m", "reflink=1", image]);
-    await run("mount", ["-o", "loop", image, path]);
+    await mountXfs({ image, path, gibibytes: 4 });
   } catch (error) {
     console.error(`Skipped, because no XFS disk can be mounted here: ${String(error)}`);
     await remove();
