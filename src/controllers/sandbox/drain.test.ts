@@ -5,6 +5,7 @@ import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { Pod } from "../../api/schema/pod.ts";
+import { isNodeReady } from "../../api/state/node.ts";
 import { keyOf, type KubeObject } from "../../kube/object.ts";
 import { ObjectStore } from "../../kube/store.ts";
 import { Departures } from "../cluster/departures.ts";
@@ -21,6 +22,8 @@ import type { SandboxAction } from "./state.ts";
 const start = new Date("2030-01-01T00:00:00Z");
 const captureSeconds = 3;
 const bootSeconds = 2;
+/** A call to a node that does not respond fails after that. */
+const silenceSeconds = 10;
 
 interface Size {
   nodes: number;
@@ -42,6 +45,7 @@ class World {
   /** Pods that no node took. */
   refused = 0;
   readonly #checkpoints = new Map<string, { checkpoint: Checkpoint; doneAt: number }>();
+  readonly #automatic = new Map<string, Checkpoint>();
   readonly #started = new Map<string, number>();
   readonly #due = new Map<string, number>();
   #departures: Departures;
@@ -88,6 +92,50 @@ class World {
     this.nodes.put(Node.parse({ metadata, spec: { unschedulable }, status }));
   }
 
+  /** The node responds no more, and the API server has its Pods ended, which nobody does. */
+  silence(name: string): void {
+    const node = this.nodes.get(name)!;
+    const taints = [{ key: "node.kubernetes.io/unreachable", value: "", effect: "NoExecute" }];
+    const conditions = [{ type: "Ready", status: "Unknown" }];
+    const resourceVersion = `${++this.#version}`;
+    this.nodes.put({
+      metadata: { ...node.metadata, resourceVersion },
+      spec: { ...node.spec, taints },
+      status: { ...node.status, conditions },
+    });
+    const ends = { deletionTimestamp: this.clock.now().toISOString(), deletionGracePeriodSeconds: 30 };
+    for (const pod of this.#podsOn(name)) {
+      const metadata = { ...pod.metadata, ...ends, resourceVersion: `${++this.#version}` };
+      const disrupted = { type: "DisruptionTarget", status: "True", reason: "DeletionByTaintManager" } as const;
+      this.pods.put({ ...pod, metadata, status: { ...pod.status, conditions: [disrupted] } });
+      this.#due.set(keyOf(pod.metadata), this.#second);
+    }
+  }
+
+  /** Somebody deletes the node, and Kubernetes removes its Pods. */
+  removeNode(name: string): void {
+    this.nodes.remove(this.nodes.get(name)!, true);
+    for (const pod of this.#podsOn(name)) {
+      this.pods.remove(pod, true);
+      this.#due.set(keyOf(pod.metadata), this.#second);
+    }
+  }
+
+  /** Every second sandbox of the node has an automatic checkpoint. */
+  addCheckpoints(name: string): void {
+    for (const sandbox of this.on(name).filter((_, at) => at % 2 === 0)) {
+      const status = { phase: "Succeeded", checkpointId: `auto-${sandbox.metadata.name}` };
+      this.#automatic.set(
+        keyOf(sandbox.metadata),
+        checkpointOf(sandbox, { name: "automatic", purpose: "automatic", status }),
+      );
+    }
+  }
+
+  #podsOn(name: string): Pod[] {
+    return this.pods.list().filter(({ spec }) => spec.nodeName === name);
+  }
+
   on(name: string): Sandbox[] {
     return this.sandboxes.list().filter(({ status }) => status?.phase === "Running" && status.nodeName === name);
   }
@@ -109,11 +157,20 @@ class World {
   #complete(): void {
     for (const [key, { checkpoint, doneAt }] of this.#checkpoints) {
       if (doneAt !== this.#second) continue;
-      const status = { ...checkpoint.status, phase: "Succeeded" as const, checkpointId: checkpoint.metadata.name };
+      const { name } = checkpoint.metadata;
+      const completionTime = this.clock.now().toISOString();
+      const status: Checkpoint["status"] = this.#isSilent(this.pods.get(key))
+        ? { phase: "Failed" as const, completionTime, ramet: { problems: { Ready: unreachable } } }
+        : { ...checkpoint.status, phase: "Succeeded" as const, checkpointId: name };
       this.#checkpoints.set(key, { checkpoint: { ...checkpoint, status }, doneAt });
       this.#due.set(key, this.#second);
     }
     for (const [key, at] of this.#started) if (at === this.#second) this.#due.set(key, at);
+  }
+
+  #isSilent(pod: Pod | undefined): boolean {
+    const node = this.nodes.get(pod?.spec.nodeName ?? "");
+    return node !== undefined && !isNodeReady(node);
   }
 
   async #reconcile(key: string): Promise<void> {
@@ -124,13 +181,19 @@ class World {
     const isStarted = (this.#started.get(key) ?? Infinity) <= this.#second;
     const checkpoint = this.#checkpoints.get(key)?.checkpoint;
     const isOfPod = checkpoint?.metadata.name === disruptionCheckpointName(sandbox);
+    const ofPod = isOfPod ? checkpoint : undefined;
+    const automatic = this.#automatic.get(key);
+    const { phase, ramet } = sandbox.status ?? {};
+    const continues = phase !== "Running" && ramet?.disruption?.checkpoint !== undefined;
     const plan = planSandbox(
       stateWith({
         sandbox,
         pod,
         departure,
+        isNodeSilent: this.#isSilent(pod),
+        automatic: automatic === undefined ? [] : [automatic],
         now: this.clock.now(),
-        pauseCheckpoint: isOfPod ? checkpoint : undefined,
+        pauseCheckpoint: continues ? automatic : ofPod,
         orphans: checkpoint === undefined || isOfPod ? [] : [checkpoint],
         start: isStarted ? { state: "done", value: { generation: 2, phases: {} } } : undefined,
       }),
@@ -149,26 +212,23 @@ class World {
 
   #apply(sandbox: Sandbox, action: SandboxAction): void {
     const key = keyOf(sandbox.metadata);
-    if (action.do !== "startSandbox" && action.do !== "intendEnd") this.#count(key);
+    if (action.do !== "startSandbox") this.#count(key);
     switch (action.do) {
       case "createPauseCheckpoint": {
         this.begun.set(key, this.#second);
         const name = disruptionCheckpointName(sandbox);
-        const metadata = { ...sandbox.metadata, name, uid: name, labels: { [labels.purpose]: "pause" } };
-        const checkpoint = Checkpoint.parse({
-          apiVersion: sandbox.apiVersion,
-          kind: "Checkpoint",
-          metadata,
-          spec: { sandboxName: sandbox.metadata.name },
-          status: { phase: "Creating" },
-        });
-        this.#checkpoints.set(key, { checkpoint, doneAt: this.#second + captureSeconds });
+        const checkpoint = checkpointOf(sandbox, { name, purpose: "pause", status: { phase: "Creating" } });
+        const seconds = this.#isSilent(this.pods.get(key)) ? silenceSeconds : captureSeconds;
+        this.#checkpoints.set(key, { checkpoint, doneAt: this.#second + seconds });
         return;
       }
       case "deletePod":
         this.pods.remove(action.pod, true);
         break;
+      case "intendEnd":
+        return;
       case "createPod":
+        if (this.pods.get(key) !== undefined) throw new Error(`two copies of ${key}`);
         this.#schedule(sandbox, Number(sandbox.metadata.annotations?.["priority"]));
         break;
       case "startSandbox":
@@ -228,7 +288,7 @@ class World {
     const pod = this.#putPod(Sandbox.shape.metadata.parse(metadata), nodeName, priority);
     const lastTransitionTime = start.toISOString();
     const conditions = [{ type: "Ready", status: "True", reason: "PodReady", message: "", lastTransitionTime }];
-    const podInfo = { podUID: pod.metadata.uid, nodeName };
+    const podInfo = { podUID: pod.metadata.uid, nodeName, annotations: pod.metadata.annotations };
     this.sandboxes.put(
       Sandbox.parse({
         apiVersion: "agents.kruise.io/v1alpha1",
@@ -252,6 +312,16 @@ class World {
     this.mostMoving = Math.max(this.mostMoving, moving.length);
     this.mostOnNode = Math.max(this.mostOnNode, ...[...byNode.values()].map((all) => all.length));
   }
+}
+
+const unreachable = { code: "Unavailable", cause: "the cell does not respond" };
+
+function checkpointOf(
+  { apiVersion, metadata: own }: Sandbox,
+  { name, purpose, status }: { name: string; purpose: string; status: object },
+): Checkpoint {
+  const metadata = { ...own, name, uid: name, labels: { [labels.purpose]: purpose } };
+  return Checkpoint.parse({ apiVersion, kind: "Checkpoint", metadata, spec: { sandboxName: own.name }, status });
 }
 
 function sizeOf({ status }: Node): number {
@@ -304,4 +374,23 @@ it("empties a pool of ten nodes with 500 sandboxes although the controllers rest
   const running = world.sandboxes.list().filter(({ status }) => status?.phase === "Running");
   expect(running.filter(({ status }) => status?.nodeName?.startsWith("new") === true).length).toBe(500);
   expectBounded(world);
+}, 60_000);
+
+it("waits for a silent node with 50 of 500 sandboxes, and when it is removed continues those that have a checkpoint", async () => {
+  const world = new World({ nodes: 10, sandboxes: 500, room: 60 });
+  world.addCheckpoints("n0");
+  const keys = world.on("n0").map(({ metadata }) => keyOf(metadata));
+  world.silence("n0");
+  await world.run(1_200);
+  expect(world.on("n0").map(({ metadata }) => keyOf(metadata))).toEqual(keys);
+  // Each capture fails, and is repeated after 5 min.
+  for (const [key, count] of world.requests) if (key !== "all") expect(count, key).toBeLessThanOrEqual(30);
+  world.requests.clear();
+  world.removeNode("n0");
+  await world.run(400);
+  const ended = Object.groupBy(keys, (key) => world.sandboxes.get(key)?.status?.phase ?? "");
+  expect(ended).toEqual({ Running: keys.filter((_, at) => at % 2 === 0), Failed: expect.any(Array) as unknown });
+  expect(world.sandboxes.list().filter(({ status }) => status?.phase === "Running").length).toBe(475);
+  expect(world.refused).toBe(0);
+  for (const [key, count] of world.requests) if (key !== "all") expect(count, key).toBeLessThanOrEqual(10);
 }, 60_000);

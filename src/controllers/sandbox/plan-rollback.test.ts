@@ -409,6 +409,22 @@ describe("a rollback", () => {
     );
   });
 
+  it("waits until the Pod that it has deleted is gone, although its cell holds the end of a sandbox that was started there", () => {
+    const its = pod("old", "Running", true);
+    const held = { ...its.metadata, annotations: { [annotations.onDisruption]: "Migrate" } };
+    const containerStatuses = [{ name: "main", ready: true, restartCount: 0, state: { running: {} } }];
+    const ending = Pod.parse({ ...its, metadata: held, status: { ...its.status, containerStatuses } });
+    const state = stateOf({
+      sandbox: sandbox({ phase: "Resuming", ...underWay }),
+      pod: ending,
+      start: answered,
+      startingCell: { podUID: "old", podIP: "127.0.0.1", cellKey: "key" },
+    });
+    const { actions, status } = planSandbox(state);
+    expect(actions).toEqual([{ do: "intendEnd", pod: ending }]);
+    expect(status).toBeUndefined();
+  });
+
   it("does not wait for an automatic checkpoint that has not begun, and waits for those of users", () => {
     const labels = { "ramet.dev/purpose": "automatic" };
     const waiting = { ...other.metadata.annotations, [annotations.waitsTurn]: "true" };

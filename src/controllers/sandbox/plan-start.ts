@@ -17,7 +17,7 @@ import { listed } from "../volumes/restored-volumes.ts";
 import { intendedEnd } from "./plan-disruption.ts";
 import { isRefusedByCpu, lacksFeatures, planNextPod, planOtherNode, withoutTarget } from "./plan-other-node.ts";
 import { planRefusedResume, refusedResume } from "./plan-paused.ts";
-import { awaitsRetry, isResume } from "./rollback.ts";
+import { awaitsRetry, isResume, rollbackUnderWay } from "./rollback.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { ended, failed, notReady, notStartable, running } from "./status.ts";
 
@@ -43,9 +43,11 @@ export function planStart(state: SandboxState): SandboxPlan {
 
 /**
  * Whether others end the Pod of a sandbox that its cell has got, from this process or from the one that led before: its program may run, so
- * the sandbox is asked about, and then captured like any other. The cell holds the end for that.
+ * the sandbox is asked about, and then captured like any other. The cell holds the end for that. A rollback itself ends the Pod that it
+ * replaces.
  */
 function mayHaveStarted(state: SandboxState, pod: Pod): boolean {
+  if (rollbackUnderWay(state.sandbox)?.replacedPodUid === pod.metadata.uid) return false;
   const isHeld = isSavedFrom(state.sandbox, pod) && cellRuns(pod) && !isEnded(pod);
   return isHeld && isGiven(state, pod) && state.start?.state !== "failed";
 }
