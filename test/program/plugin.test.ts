@@ -229,11 +229,16 @@ it("makes a clone and an API key, whose text is a secret, and waits for a sandbo
   });
   const ready = await plugin.create(urn("Readiness", "dev"), { kind: "Sandbox" });
   expect(ready).toMatchObject({ id: "Sandbox/default/dev" });
-  const seen = await plugin.create(urn("Readiness", "dev"), { kind: "Sandbox", uid: "that of an earlier sandbox" });
+  const seen = { ...ready, outputs: { ...ready.outputs, uid: "that of an earlier sandbox" } };
   expect(await plugin.read(urn("Readiness", "dev"), seen.id, seen)).toBeUndefined();
   expect(await plugin.diff(urn("Readiness", "dev"), seen, { kind: "Sandbox", uid: "another" })).toMatchObject({
     details: ["~ uid"],
   });
+  // As if the Kubernetes provider had declared them in another cluster.
+  for (const elsewhere of [{ uid: "that of another sandbox" }, { name: "elsewhere" }])
+    await expect(plugin.create(urn("Readiness", "dev"), { kind: "Sandbox", ...elsewhere })).rejects.toThrow(
+      /^The cluster of Ramet's provider does not have the Sandbox default\/\w+ that the program has declared/,
+    );
   const key = await plugin.create(urn("ApiKey", "agents"), { serviceAccountName: "default" });
   expect(key.outputs["key"]).toEqual(secret(expect.stringMatching(/^e2b_/) as string));
   const limited = { serviceAccountName: "default", limits: { sandboxes: 3 } };

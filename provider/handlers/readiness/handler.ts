@@ -78,21 +78,27 @@ async function ready(context: HandlerContext, inputs: ReadinessInputs, id: strin
   }
 }
 
-async function waitFor(
-  client: KubeClient,
-  { kind, name, namespace, timeout }: ReadinessInputs,
-  context: HandlerContext,
-): Promise<void> {
+async function waitFor(client: KubeClient, inputs: ReadinessInputs, context: HandlerContext): Promise<void> {
+  const { kind, name, timeout } = inputs;
   const wait = { timeoutMilliseconds: parseTimeSpan(timeout, "timeout"), signal: context.signal };
   const log = progressOf(context, name);
-  const at = { namespace, name };
   const hint = "The controllers keep trying; correct the cause, then run pulumi up again";
   if (kind === "SandboxSet") {
     const sets = client.of(sandboxSetKind);
-    settledObject(await awaitSet(followed(sets, log), await sets.get(at), { goal: "ready", ...wait }), { log, hint });
+    const from = declared(await sets.find(inputs), inputs);
+    settledObject(await awaitSet(followed(sets, log), from, { goal: "ready", ...wait }), { log, hint });
   } else if (kind === "Sandbox") {
     const sandboxes = client.of(sandboxKind);
-    const settled = await awaitSandbox({ sandboxes: followed(sandboxes, log) }, await sandboxes.get(at), wait);
-    settledObject(settled, { log, hint });
+    const from = declared(await sandboxes.find(inputs), inputs);
+    settledObject(await awaitSandbox({ sandboxes: followed(sandboxes, log) }, from, wait), { log, hint });
   }
+}
+
+/** @throws RametError `NotFound` if it is not the object that the program has declared before */
+function declared<T extends KubeObject>(found: T | undefined, { kind, namespace, name, uid }: ReadinessInputs): T {
+  if (found !== undefined && (uid ?? found.metadata.uid) === found.metadata.uid) return found;
+  const what = `The cluster of Ramet's provider does not have the ${kind} ${namespace}/${name} that the program has declared`;
+  throw new RametError("NotFound", what, {
+    hint: "Unless it was deleted meanwhile, the Kubernetes provider declares it in another cluster: give the component both providers, with one kubeconfig",
+  });
 }
