@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdir, readdir, stat, truncate, utimes } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { LayerRef } from "../../../src/api/wire/grant.ts";
 import { systemClock } from "../../../src/base/clock.ts";
@@ -10,6 +11,8 @@ import { silentLog } from "../../../src/base/log.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { treesBy } from "../../../src/local/csi/storage/trees.ts";
 import { dropLayers } from "../../../src/local/node/layer-directories.ts";
+import { sentries } from "../../setup/cell-processes.ts";
+import type { RunningCell } from "../../setup/cell-rig.ts";
 import { Cells } from "../../setup/cells.ts";
 
 /** A layer on the disk of a node, with real cells that make clones of it. No checkpoint and no sandbox needs it, as far as the node knows. */
@@ -226,4 +229,56 @@ it("of which the store has only a part is lost, also with the size of the whole"
     await expect((await prepared(node)).restore()).rejects.toMatchObject({ code: "CheckpointLost" });
   }
   expect((await left(node)).filter((name) => name !== ".lock")).toEqual([]);
+});
+
+describe("that is being captured", () => {
+  const write = `import os
+data = os.urandom(1 << 20)
+with open("/large", "wb") as file:
+  for n in range(200): file.write(data[n:] + data[:n])`;
+  const hash = 'import hashlib; print(hashlib.sha256(open("/large", "rb").read()).hexdigest())';
+  const kills = {
+    cell: (cell: RunningCell) => cell.process.kill("SIGKILL"),
+    sandbox: async (cell: RunningCell) => {
+      for (const pid of await sentries(cell)) process.kill(pid, "SIGKILL");
+    },
+  };
+
+  it.each(["cell", "sandbox"] as const)(
+    "is in the store as a whole or not at all if its %s is killed",
+    async (what) => {
+      const published: boolean[] = [];
+      for (const milliseconds of [0, 100, 300, 600, 1_000]) {
+        const checkpointId = `${what}-${milliseconds}`;
+        const builder = await cells.boot({ name: checkpointId, container });
+        await cells.python(builder, write);
+        const digest = await cells.python(builder, hash);
+        const capture = cells
+          .checkpoint(builder, checkpointId, { contents: ["filesystem"], asLayer: true })
+          .catch(String);
+        await delay(milliseconds);
+        await kills[what](builder);
+        const answer = await capture;
+        // In a Pod, nothing of a container survives its first process.
+        await kills.sandbox(builder);
+        builder.process.kill("SIGTERM");
+        const found = await cells.store.find({ namespace: "test", checkpointId });
+        published.push(found !== undefined);
+        if (found === undefined) {
+          expect(answer).toMatch(/RametError/);
+          continue;
+        }
+        const { manifestDigest } = found;
+        const copy = await cells.clone(
+          { name: `${checkpointId}-clone`, container },
+          { ...found, checkpointId, manifestDigest, contents: ["filesystem"] },
+        );
+        expect(await cells.python(copy, hash)).toBe(digest);
+        copy.process.kill("SIGTERM");
+      }
+      expect(published[0]).toBe(false);
+      await cells.store.sweep({ livenessOf: () => Promise.resolve("finished"), olderThanMilliseconds: 0 });
+      expect(await cells.store.usage("test")).toMatchObject({ stagingBytes: 0 });
+    },
+  );
 });
