@@ -161,17 +161,21 @@ it("moves a sandbox before its Pod is ended, with its memory, and completes that
   await nodes.remove("other");
 });
 
-it("completes a checkpoint that is being taken, and then continues the sandbox", async () => {
+it("completes a checkpoint or a fork that is being made, and then continues the sandbox", async () => {
   const before = await create("h");
   expect(await count(cluster, "h")).toBe(1);
   const apiVersion = "agents.kruise.io/v1alpha1";
   const metadata = { name: "h-1", namespace: "t" };
   await cluster.create({ apiVersion, kind: "Checkpoint", metadata, spec: { sandboxName: "h" } });
-  await cluster.checkpoint("t/h-1", ({ status }) => status?.phase === "Creating" || status?.phase === "Succeeded");
+  const { status: begun } = await cluster.checkpoint("t/h-1", ({ status }) => status?.checkpointId !== undefined);
+  // A fork creates its clones while its checkpoint is being taken.
+  const annotations = { "ramet.dev/restore-from": begun?.checkpointId ?? "" };
+  const clone = { name: "h-fork", namespace: "t", annotations };
+  await cluster.create({ apiVersion, kind: "Sandbox", metadata: clone, spec: { template: counterTemplate } });
   await evict("h");
   await cluster.checkpoint("t/h-1", ({ status }) => status?.phase === "Succeeded");
   await continued(before);
-  expect(await count(cluster, "h")).toBe(2);
+  expect([await count(cluster, "h"), await count(cluster, "h-fork")]).toEqual([2, 2]);
 });
 
 /** Its memory and its files change all the time. */
