@@ -1,8 +1,10 @@
+import { createHash } from "node:crypto";
 import * as z from "zod";
 import { ownerAnnotation } from "../../src/api/names/labels.ts";
 import { RametError } from "../../src/base/errors.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
-import type { KubeObject, ObjectName } from "../../src/kube/object.ts";
+import type { KubeManifest, KubeObject, ObjectName } from "../../src/kube/object.ts";
+import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import { apiStatusOf, type ApiStatus } from "../../src/kube/status-error.ts";
 import type { CheckResult, Values } from "./handler.ts";
 import { type ClusterEnvironment, readCluster } from "./open-cluster.ts";
@@ -48,6 +50,43 @@ export function applyOptionsFor(
   const isSame = known === undefined && former.owner !== undefined && !isAnother(found, former.uid);
   if (isSame) return { fieldManager, force: former.uid !== undefined };
   throw ofOthers(found, owner, known);
+}
+
+interface Declared {
+  /** The object of this name, before the program declares it. */
+  found: KubeObject | undefined;
+  owner: string;
+  former?: FormerObject | undefined;
+}
+
+/**
+ * Applies the object that a program declares. Of several programs that make it at the same time, one succeeds: the owner of a new object
+ * gets a field manager of its own, so that the owners of others conflict with it.
+ * @throws RametError those of `applyOptionsFor`; `Conflict` and `NotFound` with hints
+ */
+export async function applyOwned<T extends KubeObject>(
+  resource: ResourceClient<T>,
+  manifest: KubeManifest,
+  { found, owner, former }: Declared,
+): Promise<T> {
+  const options = applyOptionsFor(found, owner, former);
+  const { apiVersion, kind, metadata } = manifest;
+  const at = { ...metadata, name: metadata.name ?? "" };
+  try {
+    const applied = await resource.apply(manifest, options);
+    if (found !== undefined) return applied;
+    const { name, namespace, uid } = applied.metadata;
+    const claim = { name, namespace, uid, annotations: { [ownerAnnotation]: owner } };
+    return await resource.apply({ apiVersion, kind, metadata: claim }, { fieldManager: claimManager(owner) });
+  } catch (error) {
+    const now = found === undefined ? await resource.find(at).catch(() => undefined) : undefined;
+    if (now !== undefined && RametError.from(error).code === "Conflict") applyOptionsFor(now, owner);
+    throw explainApplyError(error, kind, at);
+  }
+}
+
+function claimManager(owner: string): string {
+  return `${fieldManager}-${createHash("sha256").update(owner).digest("hex").slice(0, 16)}`;
 }
 
 function isAnother({ metadata }: KubeObject, uid: unknown): boolean {
@@ -122,7 +161,7 @@ export function ownerConflictHint(owner: string, object: string): string {
 }
 
 /** Adds hints to the errors of an apply: a field conflict, or a missing CRD. */
-export function explainApplyError(error: unknown, kind: string, { namespace = "", name }: ObjectName): RametError {
+function explainApplyError(error: unknown, kind: string, { namespace = "", name }: ObjectName): RametError {
   const known = RametError.from(error);
   const status = apiStatusOf(known);
   if (known.code === "NotFound" && status !== undefined && isKindMissing(status)) {

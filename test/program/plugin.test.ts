@@ -8,6 +8,7 @@ import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
 import { plain, pluginDirectory, type PluginState, ProviderPlugin } from "../engine/provider-plugin.ts";
@@ -215,6 +216,31 @@ it("takes over the object of nobody only by import, and that of another program 
   await plugin.delete(snapshot("theirs"), imported!);
   expect(await client.of(namedSnapshotKind).find({ namespace, name: "theirs" })).toBeUndefined();
   await expect(plugin.read(urn("ApiKey", "a"), "default/a")).rejects.toThrow(/cannot be imported/);
+});
+
+it("makes one object for several programs that declare its name at the same time, and tells the others who has it", async () => {
+  const programs = ["one", "two", "three"];
+  const urnOf = (program: string, type: string) => `urn:pulumi:dev::${program}::ramet:index:${type}::same`;
+  for (const [type, inputs, kind] of [
+    ["ApiKey", { serviceAccountName: "default" }, apiKeyKind],
+    ["NamedSnapshot", { from, recipe: [secretFile] }, namedSnapshotKind],
+  ] as const) {
+    const made = await Promise.allSettled(programs.map((program) => plugin.create(urnOf(program, type), inputs)));
+    const { metadata } = await client.of<KubeObject>(kind).get({ namespace, name: "same" });
+    const owner = metadata.annotations?.["ramet.dev/pulumi-resource"] ?? "";
+    expect(owner).toMatch(/^acme\/(one|two|three)\/dev\/same$/);
+    for (const [at, one] of made.entries()) {
+      if (owner === `acme/${programs[at]}/dev/same`) expect(one).toMatchObject({ status: "fulfilled" });
+      // At that moment, another one that is refused later may have been seen.
+      else
+        expect(String((one as PromiseRejectedResult).reason)).toMatch(
+          /same(-recipe)? is declared by acme\/\w+\/dev\/same/,
+        );
+    }
+    if (kind !== namedSnapshotKind) continue;
+    const recipeOf = await client.resource(coreResources.secrets).get({ namespace, name: "same-recipe" });
+    expect(recipeOf.metadata.annotations).toMatchObject({ "ramet.dev/pulumi-resource": owner });
+  }
 });
 
 it("makes a clone and an API key, whose text is a secret, and waits for a sandbox", async () => {

@@ -8,7 +8,7 @@ import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { diffByTable, type DiffTable, type HandlerContext, notFound, type ResourceHandler } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
-import { applyOptionsFor, explainApplyError, nameProblems, ownerOf } from "../owner.ts";
+import { applyOwned, nameProblems, ownerOf } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { checkInputs } from "../validate.ts";
 import { ownerAnnotation } from "../../../src/api/names/labels.ts";
@@ -42,10 +42,9 @@ async function create(context: HandlerContext, inputs: ApiKeyInputs) {
   const graceMilliseconds = parseTimeSpan(inputs.grace, "grace");
   await withCluster(context, (client) =>
     applyOver(client, inputs, (found) => {
-      const options = applyOptionsFor(found, owner);
       const rotation = { digest, now: client.clock.now(), graceMilliseconds };
       const digests = rotatedDigests(found?.spec.digests ?? [], rotation);
-      return { manifest: manifestOf(inputs, { digest, digests, found }), options };
+      return { manifest: manifestOf(inputs, { digest, digests, found }), declared: { owner } };
     }),
   );
   return { id: `${namespace}/${name}`, outs: { ...inputs, key } };
@@ -56,9 +55,9 @@ async function update(context: HandlerContext, olds: ApiKeyState, inputs: ApiKey
   await withCluster(context, (client) =>
     applyOver(client, inputs, (found) => {
       if (found === undefined) throw revoked(inputs);
-      const options = applyOptionsFor(found, inputs.owner, { owner: olds.owner });
+      const declared = { owner: inputs.owner, former: { owner: olds.owner } };
       const { digests } = found.spec;
-      return { manifest: manifestOf(inputs, { digest: digestOf(olds), digests, found }), options };
+      return { manifest: manifestOf(inputs, { digest: digestOf(olds), digests, found }), declared };
     }),
   );
   return { outs: { ...inputs, key: olds.key } };
@@ -66,7 +65,7 @@ async function update(context: HandlerContext, olds: ApiKeyState, inputs: ApiKey
 
 interface Change {
   manifest: ApiKeyManifest;
-  options: ReturnType<typeof applyOptionsFor>;
+  declared: Omit<Parameters<typeof applyOwned>[2], "found">;
 }
 
 /** Applies what `change` makes of the object, again if somebody changed it in the meantime. */
@@ -79,13 +78,13 @@ async function applyOver(
   const keys = client.of(apiKeyKind);
   const { namespace, name } = at;
   const found = await keys.find({ namespace, name });
-  const { manifest, options } = change(found);
+  const { manifest, declared } = change(found);
   try {
-    await keys.apply(manifest, options);
+    await applyOwned(keys, manifest, { ...declared, found });
   } catch (error) {
     const now = await keys.find({ namespace, name });
     const isChanged = now?.metadata.resourceVersion !== found?.metadata.resourceVersion;
-    if (!isChanged || attempts === 1) throw explainApplyError(error, "ApiKey", { namespace, name });
+    if (!isChanged || attempts === 1) throw error;
     await applyOver(client, at, change, attempts - 1);
   }
 }

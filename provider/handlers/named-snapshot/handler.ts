@@ -16,7 +16,7 @@ import { awaitBuild, describeBuild } from "../../../src/operations/await-build.t
 import { followed, InitFailed, settledObject, follow } from "../follow.ts";
 import { type HandlerContext, notFound, type ResourceHandler, type Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
-import { applyOptionsFor, explainApplyError, type FormerObject, isOwn, nameProblems, ownerOf } from "../owner.ts";
+import { applyOptionsFor, applyOwned, type FormerObject, isOwn, nameProblems, ownerOf } from "../owner.ts";
 import { missingVolumes, volumesOfCheckpoint, volumesOfTemplate } from "../missing-volumes.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown } from "../validate.ts";
@@ -101,13 +101,12 @@ async function apply(
     const snapshots = client.of(namedSnapshotKind);
     const at = { namespace: inputs.namespace, name: inputs.name };
     const found = await snapshots.find(at);
-    const applyOptions = applyOptionsFor(found, inputs.owner, { owner: formerOwner, uid });
+    const declared = { owner: inputs.owner, former: { owner: formerOwner, uid } };
+    applyOptionsFor(found, declared.owner, declared.former);
     const before = found && (await unlessDeleting(snapshots, found, context));
     const secretOwner = olds["secrets"] == null ? undefined : formerOwner;
     if (inputs.secrets !== undefined) await applyRecipeSecret(client, inputs, secretOwner);
-    const applied = await snapshots.apply(manifestOf(inputs), applyOptions).catch((error: unknown) => {
-      throw explainApplyError(error, "NamedSnapshot", at);
-    });
+    const applied = await applyOwned(snapshots, manifestOf(inputs), { ...declared, found: before });
     const retryRequest = hasFailed(before, inputs) ? client.clock.now() : undefined;
     const from = retryRequest === undefined ? applied : await snapshots.mergePatch(at, retryPatch(retryRequest));
     try {

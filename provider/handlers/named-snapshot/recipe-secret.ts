@@ -8,7 +8,7 @@ import { type KubeManifest, ObjectMeta } from "../../../src/kube/object.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
 import type { HandlerContext, Values } from "../handler.ts";
 import { readCluster } from "../open-cluster.ts";
-import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
+import { applyOwned, ownerOf } from "../owner.ts";
 import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 import { unknownValue } from "../validate.ts";
 import type { NamedSnapshotInputs } from "./inputs.ts";
@@ -51,10 +51,8 @@ export async function applyRecipeSecret(
 ): Promise<void> {
   const secrets = client.resource(coreResources.secrets);
   const at = { namespace: inputs.namespace, name: recipeSecretName(inputs.name) };
-  const applyOptions = applyOptionsFor(await secrets.find(at), inputs.owner, { owner: formerOwner });
-  await secrets.apply(recipeSecret(inputs), applyOptions).catch((error: unknown) => {
-    throw explainApplyError(error, "Secret", at);
-  });
+  const declared = { found: await secrets.find(at), owner: inputs.owner, former: { owner: formerOwner } };
+  await applyOwned(secrets, recipeSecret(inputs), declared);
 }
 
 function recipeSecret({ name, namespace, owner, secrets = {}, digestKey = "" }: NamedSnapshotInputs): KubeManifest {

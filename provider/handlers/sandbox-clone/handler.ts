@@ -21,7 +21,7 @@ import {
 } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { type PublishedGateway, publishedGateway, urlBelow } from "./gateway-url.ts";
-import { applyOptionsFor, explainApplyError, isOwn, nameProblems } from "../owner.ts";
+import { applyOptionsFor, applyOwned, isOwn, nameProblems } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { missingVolumes, volumesOfCheckpoint, checkpointTemplate } from "../missing-volumes.ts";
 import { checkInputs } from "../validate.ts";
@@ -69,20 +69,19 @@ async function apply(
     const sandboxes = client.of(sandboxKind);
     const at = { namespace: requested.namespace, name: requested.name };
     const before = await sandboxes.find(at);
-    const applyOptions = applyOptionsFor(before, requested.owner, olds);
+    applyOptionsFor(before, requested.owner, olds);
     // A clone that has ended keeps its name until it is deleted.
     const existing = before !== undefined && hasEnded(before) ? undefined : before;
     if (before !== undefined && existing === undefined) await deleteSandbox(sandboxes, before, context);
     const inputs = existing === undefined || olds === undefined ? requested : { ...requested, ports: olds.ports };
     const declare = async (): Promise<Sandbox> => {
       const template = await templateOf(client, inputs, existing);
+      const declared = { found: existing, owner: requested.owner, former: olds };
       return applyWithShutdownTime(inputs, { existing, now: client.clock.now() }, (end) =>
-        sandboxes.apply(manifestOf(inputs, { ...template, ...end }), applyOptions),
+        applyOwned(sandboxes, manifestOf(inputs, { ...template, ...end }), declared),
       );
     };
-    const from = await declare().catch((error: unknown) => {
-      throw explainApplyError(error, "Sandbox", at);
-    });
+    const from = await declare();
     const log = progressOf(context, inputs.name);
     try {
       const wait = { timeoutMilliseconds: parseTimeSpan(inputs.timeout, "timeout"), signal: context.signal };
