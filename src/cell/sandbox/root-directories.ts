@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { chmod, chown, mkdir, readdir, rm, stat } from "node:fs/promises";
+import { chmod, chown, mkdir, open, readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
@@ -15,6 +15,8 @@ export interface RootDirectory {
   protect(): Promise<void>;
   /** The bytes on disk of the files that the sandbox has written. */
   writtenBytes(): Promise<number>;
+  /** Writes to the disk what the page cache has of these files. */
+  flush(): Promise<void>;
   /** Call it when the sandbox has ended. It throws nothing: the mounts of a killed cell end with its mount namespace. */
   remove(): Promise<void>;
 }
@@ -106,6 +108,7 @@ export class RootDirectories {
       upper,
       protect: () => protectIn(merged),
       writtenBytes: () => writtenIn(upper),
+      flush: () => flushIn(upper),
       remove,
     };
   }
@@ -149,6 +152,13 @@ async function protectIn(merged: string): Promise<void> {
 async function writtenIn(upper: string): Promise<number> {
   const files = await Promise.all((await layerFilesIn(upper)).map((file) => stat(file)));
   return files.reduce((sum, { blocks }) => sum + blocks * 512, 0);
+}
+
+async function flushIn(upper: string): Promise<void> {
+  for (const path of await layerFilesIn(upper)) {
+    const file = await open(path);
+    await file.datasync().finally(() => file.close());
+  }
 }
 
 /** Removes the directory of a root only if nothing is mounted in it: the image is not to be walked. */

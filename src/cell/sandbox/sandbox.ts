@@ -173,6 +173,11 @@ export class Sandbox {
     return this.#root.writtenBytes();
   }
 
+  /** Writes its files to the disk, so that a clone of their blocks does not wait for that. */
+  flush(): Promise<void> {
+    return this.#root.flush();
+  }
+
   /** @see SandboxOptions.layers */
   get layers(): readonly UnpackedLayer[] {
     return this.#layers;

@@ -115,6 +115,15 @@ describe.runIf(disk !== undefined)("on a disk whose files can share blocks", () 
     },
   );
 
+  it("files are written to the disk before the pause of a checkpoint, which would wait for that", async () => {
+    const source = await boot("dirty");
+    await cells.output(source, "head -c 256M /dev/zero > /data");
+    const { phases } = await cells.checkpoint(source, "dirty", { contents: ["filesystem"] });
+    expect(Object.keys(phases)).toEqual(expect.arrayContaining(["flush", "engine"]));
+    expect(Object.keys(phases).indexOf("flush")).toBeLessThan(Object.keys(phases).indexOf("engine"));
+    expect(phases["flush"]).toBeGreaterThan(0);
+  });
+
   it("a second checkpoint stores what has changed", async () => {
     const source = await boot("second");
     await write(source, "/data", 256);
