@@ -37,6 +37,8 @@ describe("the cache of a node", () => {
     await makeStoreSecret(world);
     await world.kubectl("apply", "-k", directory);
     await world.kubectl("rollout", "status", "-n", "ramet-system", "deployment/ramet-controller", "--timeout=120s");
+    // What other suites have left in the namespace would fill its cache too.
+    await world.kubectl("delete", "namedsnapshot,sandboxset,sandbox,checkpoint", "--all", "--wait=true");
     for (const namespace of ["default", "other"]) {
       if (namespace === "other") await world.kubectl("create", "namespace", namespace);
       await world.apply(JSON.stringify(template(namespace)));
