@@ -46,7 +46,9 @@ export function serverCommands(program: RametCommand): void {
     .runs(async () => (await import("./cell-exec.ts")).execBesideCell, "command");
   cell
     .command("setup")
-    .description("Copy the programs that a cell runs (gVisor, guest, link, gofer) into a directory, for the cell image.")
+    .description(
+      "Copy the programs that a cell runs (gVisor, guest, link, gofer) into a directory, for the cell image.",
+    )
     .argument("<directory>", "the target directory; a cell uses /usr/local/bin")
     .examples("ramet cell setup /usr/local/bin")
     .runs(async () => (await import("./cell-exec.ts")).setUpCell, "directory");
