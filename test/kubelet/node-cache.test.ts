@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { RametError } from "../../src/base/errors.ts";
 import { startFaultProxy, type FaultProxy } from "../setup/fault-proxy.ts";
-import { cellSeccompProfile, nodeDisk } from "./node.ts";
+import { cellSeccompProfile } from "./node.ts";
 import { imageNames } from "./images.ts";
 import { makeStoreSecret, openWorld, type World } from "./world.ts";
 
@@ -23,7 +23,7 @@ describe("the cache of a node", () => {
   beforeAll(async () => {
     world = await openWorld();
     directory = join(world.directory, "kustomization");
-    cache = join(nodeDisk(inject("cluster").dir), "node-cache");
+    cache = join(inject("cluster").dir, "node-cache");
     proxy = await startFaultProxy(world.s3.endpoint, new URL(world.s3.endpoint).hostname);
     proxy.choose = ({ method, path, range }) => {
       if (method === "GET" && range !== undefined) downloads.push(`${new URL(path, proxy.endpoint).pathname} ${range}`);

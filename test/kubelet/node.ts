@@ -41,7 +41,7 @@ export interface NodeOptions {
   cgroup: string;
   kubeconfig: string;
   clientCAFile: string;
-  /** The file system of its disk. XFS, the default of nodes on EKS, where it can be mounted. @default the machine's */
+  /** The file system of its Pods' volumes. XFS, the default of nodes on EKS, where it can be mounted. @default the machine's */
   disk?: "xfs";
   /** The process with the node's network and mounts. @default this one's */
   namespacesOf?: number;
@@ -204,9 +204,6 @@ function entering({ namespacesOf }: NodeOptions, program: string, args: string[]
   return ["nsenter", [`--target=${namespacesOf}`, "--net", "--mount", "--", program, ...args]];
 }
 
-/** The disk of a node, with the volumes of its Pods. */
-export const nodeDisk = (dir: string): string => join(dir, "disk");
-
 /** The sockets and the state of the node's programs disappear with these mounts. The kubelet's mounts must propagate into containers. */
 async function makeMounts(
   { dir, disk }: NodeOptions,
@@ -214,15 +211,17 @@ async function makeMounts(
 ): Promise<void> {
   await run("mount", ["-t", "tmpfs", "tmpfs", "/run"]);
   const kubelet = join(dir, "kubelet");
-  const own = nodeDisk(dir);
-  await mkdir(own);
-  if (disk !== undefined) {
-    await mountXfs({ image: join(dir, "disk.xfs"), path: own, gibibytes: 24 }, run).catch((error: unknown) => {
-      console.error(`The node's disk is not XFS, because that cannot be mounted here: ${String(error)}`);
-    });
+  await mkdir(kubelet);
+  const bind = () => run("mount", ["--bind", kubelet, kubelet]);
+  if (disk === undefined) await bind();
+  else {
+    await mountXfs({ image: join(dir, "kubelet.xfs"), path: kubelet, gibibytes: 24 }, run).catch(
+      async (error: unknown) => {
+        console.error(`The node's disk is not XFS, because that cannot be mounted here: ${String(error)}`);
+        await bind();
+      },
+    );
   }
-  await run("mkdir", [join(own, "kubelet"), kubelet]);
-  await run("mount", ["--bind", join(own, "kubelet"), kubelet]);
   await run("mount", ["--make-rshared", kubelet]);
 }
 
