@@ -161,7 +161,7 @@ export function ownerConflictHint(owner: string, object: string): string {
 }
 
 /** Adds hints to the errors of an apply: a field conflict, or a missing CRD. */
-function explainApplyError(error: unknown, kind: string, { namespace = "", name }: ObjectName): RametError {
+export function explainApplyError(error: unknown, kind: string, { namespace = "", name }: ObjectName): RametError {
   const known = RametError.from(error);
   const status = apiStatusOf(known);
   if (known.code === "NotFound" && status !== undefined && isKindMissing(status)) {

@@ -21,7 +21,7 @@ import {
 } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { type PublishedGateway, publishedGateway, urlBelow } from "./gateway-url.ts";
-import { applyOptionsFor, applyOwned, isOwn, nameProblems } from "../owner.ts";
+import { applyOptionsFor, applyOwned, explainApplyError, isOwn, nameProblems } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { missingVolumes, volumesOfCheckpoint, checkpointTemplate } from "../missing-volumes.ts";
 import { checkInputs } from "../validate.ts";
@@ -75,7 +75,9 @@ async function apply(
     if (before !== undefined && existing === undefined) await deleteSandbox(sandboxes, before, context);
     const inputs = existing === undefined || olds === undefined ? requested : { ...requested, ports: olds.ports };
     const declare = async (): Promise<Sandbox> => {
-      const template = await templateOf(client, inputs, existing);
+      const template = await templateOf(client, inputs, existing).catch((error: unknown) => {
+        throw explainApplyError(error, "Sandbox", at);
+      });
       const declared = { found: existing, owner: requested.owner, former: olds };
       return applyWithShutdownTime(inputs, { existing, now: client.clock.now() }, (end) =>
         applyOwned(sandboxes, manifestOf(inputs, { ...template, ...end }), declared),

@@ -148,12 +148,10 @@ async function capture(request: CheckpointRequest, subject: CaptureSubject, into
   // A clone of blocks needs no page cache.
   const content = { memory, writtenBytes: clones ? 0 : writtenBytes, imagePath: into.path };
   const pages = await pageWritesFor(sandbox.container, content);
+  const writes = { pages, writtenBytes, clones: clones && pages === "cached" };
   // The kernel writes what is not on the disk yet before it clones a block. A capture without that only pauses for longer.
-  if (clones && subject.held === undefined) await into.phases.phase("flush", () => isFulfilled(sandbox.flush()));
-  return captureInPause(request, subject, {
-    ...into,
-    writes: { pages, writtenBytes, clones: clones && pages === "cached" },
-  });
+  if (writes.clones && subject.held === undefined) await into.phases.phase("flush", () => isFulfilled(sandbox.flush()));
+  return captureInPause(request, subject, { ...into, writes });
 }
 
 async function captureFiles(

@@ -52,6 +52,8 @@ export async function openRestoreSource(
 ): Promise<RestoreSource> {
   const session = await openForRead(grant, { scratchPath: paths.directory, shared: cache });
   const { manifest, imagePath } = session;
+  // Other cells use an entry of the node's cache, and to find out whether it can be cloned, a file is written beside it.
+  const writtenBytes = imagePath.startsWith(`${paths.nodeCache}/`) ? 0 : writtenBytesIn(manifest);
   const release = (): void => {
     session.release().catch((error: unknown) => {
       report("removing the files of a restore failed; the sweep removes them", {
@@ -72,7 +74,7 @@ export async function openRestoreSource(
     throw error;
   });
   if (!contents.includes("memory")) {
-    const origin = isLayer(manifest) ? "image" : savedFiles(manifest, imagePath);
+    const origin = isLayer(manifest) ? "image" : savedFiles(manifest, { imagePath, writtenBytes });
     return {
       layers,
       origin,
@@ -88,7 +90,7 @@ export async function openRestoreSource(
   const { generation, engine } = manifest;
   return {
     layers,
-    origin: { imagePath, background, writtenBytes: writtenBytesIn(manifest) },
+    origin: { imagePath, background, writtenBytes },
     memory: background ? "loading" : "loaded",
     layerBytes: layerBytesOf(manifest.container),
     generation,
@@ -152,9 +154,9 @@ function layerOf(
 /** Releases before the writable layer was on disk captured files alone as one tar. */
 const tarName = "filesystem.tar";
 
-function savedFiles(manifest: Manifest, imagePath: string): SavedFiles {
-  const hasTar = manifest.files.some(({ name }) => name === tarName);
-  return hasTar ? { tar: `${imagePath}/${tarName}` } : { imagePath, writtenBytes: writtenBytesIn(manifest) };
+function savedFiles({ files }: Manifest, image: Exclude<SavedFiles, { tar: string }>): SavedFiles {
+  const hasTar = files.some(({ name }) => name === tarName);
+  return hasTar ? { tar: `${image.imagePath}/${tarName}` } : image;
 }
 
 type Needing = Pick<Manifest, "checkpointId" | "contents" | "engine">;
