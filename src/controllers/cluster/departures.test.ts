@@ -515,6 +515,24 @@ it("keeps room for a captured sandbox also after a restart, as its template requ
   expect(await of("a")).toMatchObject({ turn: "now" });
 });
 
+it("moves other sandboxes although the template of a captured one was made invalid", async () => {
+  const { run, sandboxes, nodes, of } = world();
+  nodes.put(node("old", { unschedulable: true }));
+  run("a");
+  const main = { name: "main", image: "i" };
+  const invalid = [
+    { containers: [{ ...main, resources: { requests: { memory: "many" } } }] },
+    { containers: [{ ...main, resources: { requests: 1 } }] },
+    { containers: [main], nodeSelector: 1 },
+    { containers: "none" },
+    undefined,
+  ];
+  for (const spec of invalid) {
+    sandboxes.put(sandbox("b", { phase: "Paused", disruption: underWay, spec: { template: { spec } } }));
+    expect(await of("a")).toMatchObject({ turn: "now" });
+  }
+});
+
 it("resumes a sandbox that no node took when a node is added, uncordoned or ready again, and after some minutes", async () => {
   const { clock, nodes, sandboxes, read } = world();
   const waiting = (seconds: number) => {

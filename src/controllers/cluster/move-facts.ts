@@ -14,7 +14,7 @@ import {
   type TargetNode,
   without,
 } from "../../api/state/target.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, resultOr } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
@@ -188,10 +188,12 @@ export function podOrLast({ pods, sandboxes }: Pick<Informers, "pods" | "sandbox
 
 /**
  * As the template of a sandbox has it, for one whose last Pod was removed before these controllers ran. The cell needs some more.
- * Undefined: the sandbox names a template, which may have changed.
+ * Undefined: the sandbox names a template, which may have changed, or its own is invalid. Users can change it at any time.
  */
-export function podOfTemplate({ metadata, spec }: Sandbox): Pod | undefined {
-  return spec.template === undefined ? undefined : Pod.safeParse({ ...spec.template, metadata }).data;
+export function podOfTemplate({ metadata, spec: { template } }: Sandbox): Pod | undefined {
+  const pod = template && Pod.safeParse({ metadata, spec: template["spec"] }).data;
+  const place = pod && resultOr(() => placementOf(pod, {}), undefined);
+  return place && pod;
 }
 
 /** Where a captured sandbox continues. Its memory needs a CPU like that of its last node. */
