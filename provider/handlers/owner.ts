@@ -60,8 +60,8 @@ interface Declared {
 }
 
 /**
- * Applies the object that a program declares. Of several programs that make it at the same time, one succeeds: the owner of a new object
- * gets a field manager of its own, so that the owners of others conflict with it.
+ * Applies the object that a program declares. Of several programs that make it at the same time, one succeeds: each also sets the owner of
+ * a new object under a separate field manager, and different owners conflict.
  * @throws RametError those of `applyOptionsFor`; `Conflict` and `NotFound` with hints
  */
 export async function applyOwned<T extends KubeObject>(

@@ -1,4 +1,3 @@
-import { readFile } from "node:fs/promises";
 import { setImmediate } from "node:timers/promises";
 import { log, runtime } from "@pulumi/pulumi";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
@@ -259,13 +258,12 @@ async function runtimeWith(args: RametRuntimeArgs, declaredObjects: Manifest[]):
   };
   // The names of the program, so that the component recognizes its own objects.
   await runtime.setMocks(mocks, "program", "test");
-  const kubeconfig = await readFile(plane.kubeconfigPath, "utf8");
   const usual: RametRuntimeArgs = {
     image: "registry.example/ramet:1",
     cellImage: "registry.example/ramet-cell:1",
     store: { directory: "/var/lib/ramet", claim: "checkpoints" },
   };
-  return new RametRuntime("ramet", { ...(args.mode !== "beside" && usual), ...args, kubeconfig });
+  return new RametRuntime("ramet", { ...(args.mode !== "beside" && usual), ...args });
 }
 
 /** The objects that the command line prints. */

@@ -102,6 +102,7 @@ async function apply(
     const at = { namespace: inputs.namespace, name: inputs.name };
     const found = await snapshots.find(at);
     const declared = { owner: inputs.owner, former: { owner: formerOwner, uid } };
+    // Refuses the object of others before its Secret is written.
     applyOptionsFor(found, declared.owner, declared.former);
     const before = found && (await unlessDeleting(snapshots, found, context));
     const secretOwner = olds["secrets"] == null ? undefined : formerOwner;

@@ -69,6 +69,7 @@ async function apply(
     const sandboxes = client.of(sandboxKind);
     const at = { namespace: requested.namespace, name: requested.name };
     const before = await sandboxes.find(at);
+    // Refuses the sandbox of others before one that has ended is deleted.
     applyOptionsFor(before, requested.owner, olds);
     // A clone that has ended keeps its name until it is deleted.
     const existing = before !== undefined && hasEnded(before) ? undefined : before;

@@ -48,6 +48,9 @@ interface ReadImage {
   byGofer: boolean;
 }
 
+/** The directory beside `runsc` with gVisor's side programs. */
+export const sideProgramsName = "gvisor-bin";
+
 /** gVisor's name for the program that Ramet's gofer replaces (runsc/gvisorbinaries). */
 export const goferName = "checkpointgofer";
 

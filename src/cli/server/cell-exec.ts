@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { delay } from "../../base/clock.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
-import { goferName } from "../../cell/sandbox/saved-image.ts";
+import { goferName, sideProgramsName } from "../../cell/sandbox/saved-image.ts";
 import { guestInContainer } from "../../cell/server/container-access.ts";
 import { cellSetting } from "../../cell/setting/cell-setting.ts";
 import { acquireTools, type AcquireOptions } from "../../local/tools/acquire-tools.ts";
@@ -53,8 +53,6 @@ export async function setUpCell(
   for (const path of await placeCellPrograms(directory, { clock, signal, progress })) printLine(stdout, path);
 }
 
-/** Where gVisor looks for its side programs, beside itself. */
-const sidePrograms = "gvisor-bin";
 const names = ["runsc", "ramet-guest", "ramet-link"] as const;
 
 /**
@@ -67,12 +65,12 @@ async function placeCellPrograms(
   options: Pick<AcquireOptions<string>, "clock" | "signal" | "progress">,
 ): Promise<string[]> {
   const tools = await acquireTools({ ...options, names: [...names, "ramet-gofer"] });
-  const own = join(dirname(await realpath(tools.runsc)), sidePrograms);
-  const gofer = join(directory, sidePrograms, goferName);
+  const own = join(dirname(await realpath(tools.runsc)), sideProgramsName);
+  const gofer = join(directory, sideProgramsName, goferName);
   try {
-    await mkdir(join(directory, sidePrograms), { recursive: true });
+    await mkdir(join(directory, sideProgramsName), { recursive: true });
     for (const name of names) await cp(await realpath(tools[name]), join(directory, name));
-    await cp(own, join(directory, sidePrograms), { recursive: true }).catch(unlessMissing);
+    await cp(own, join(directory, sideProgramsName), { recursive: true }).catch(unlessMissing);
     await cp(await realpath(tools["ramet-gofer"]), gofer);
   } catch (error) {
     throw new RametError("InvalidArgument", `Writing to ${directory} failed: ${textOfError(error)}`, { cause: error });

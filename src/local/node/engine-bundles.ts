@@ -18,7 +18,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { engineIdPattern } from "../../api/names/system-names.ts";
 import { hasSystemCode, RametError } from "../../base/errors.ts";
 import { engineBuild } from "../../cell/sandbox/engine-build.ts";
-import { goferName } from "../../cell/sandbox/saved-image.ts";
+import { goferName, sideProgramsName } from "../../cell/sandbox/saved-image.ts";
 import { localCellImage } from "../cluster-setting.ts";
 import type { CellTools } from "./cell-environment.ts";
 
@@ -87,8 +87,8 @@ async function keepCell(cell: readonly string[], making: string): Promise<void> 
 
 /** gVisor's side programs are in a directory beside `runsc`. */
 async function keepSidePrograms(runsc: string, making: string): Promise<void> {
-  const side = join(dirname(resolve(runsc)), "gvisor-bin");
-  if (existsSync(side)) await cp(side, join(making, "gvisor-bin"), { recursive: true });
+  const side = join(dirname(resolve(runsc)), sideProgramsName);
+  if (existsSync(side)) await cp(side, join(making, sideProgramsName), { recursive: true });
 }
 
 /** Makes a file that remains when the other one is removed. It is whole or absent. Does nothing if it exists: it may be running. */
@@ -166,7 +166,7 @@ async function readBuild(tools: CellTools): Promise<Record<string, string>> {
  * @returns the directory
  */
 export async function linkSidePrograms(parent: string, runsc: string, gofer: string): Promise<string> {
-  const own = join(dirname(await realpath(runsc)), "gvisor-bin");
+  const own = join(dirname(await realpath(runsc)), sideProgramsName);
   const names = (await readdir(own).catch(() => [])).filter((name) => name !== goferName).toSorted();
   const content = digestOf(await readFile(gofer));
   const directory = join(parent, digestOf(JSON.stringify([own, names, content])).slice(0, 16));
